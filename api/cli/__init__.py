@@ -1,0 +1,1 @@
+"""The `coderai` command, one module a sub-command."""

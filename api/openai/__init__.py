@@ -1,0 +1,1 @@
+"""OpenAI-shaped resources, one module each."""

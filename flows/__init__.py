@@ -1,0 +1,1 @@
+"""What has to happen, as data: pure planners, and the executor that runs a plan."""

@@ -1,0 +1,1 @@
+"""The engine process: which program serves a model, and what that program does."""

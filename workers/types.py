@@ -1,0 +1,159 @@
+"""The nouns of the workers: what a model is, what a step demands, what the cluster looks like, where a step went.
+
+Hot values are frozen slotted dataclasses (made once a request); what crosses a boundary is a `Frozen` model.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from infra.types import EngineId, Frozen, Json, ModelName, PoolId
+
+
+class Capability(StrEnum):
+    """What a model does."""
+
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    EMBEDDINGS = "embeddings"
+    RERANK = "rerank"
+
+
+class ModelFormat(StrEnum):
+    """What the weights are, read from the file itself; `service` has none here."""
+
+    GGUF = "gguf"
+    SERVICE = "service"
+
+
+class Pooling(StrEnum):
+    """How token states become one vector; `rank` is a cross-encoder's score (llama.cpp's pooling types)."""
+
+    NONE = "none"
+    MEAN = "mean"
+    CLS = "cls"
+    LAST = "last"
+    RANK = "rank"
+
+
+class ModelEntry(Frozen):
+    """One model of the catalogue: a row of the file, of the database, or one that came in a package.
+
+    Exactly one of `path` and `service_url` is set. `api_key` is the far service's, never the caller's.
+    """
+
+    name: ModelName = Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$")
+    aliases: tuple[ModelName, ...] = ()
+    format: ModelFormat
+    capabilities: tuple[Capability, ...] = Field(min_length=1)
+    source: Literal["file", "database", "package"] = "database"
+
+    path: Path | None = None
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    weights_bytes: int = Field(default=0, ge=0)
+    architecture: str | None = None
+    context_tokens: int | None = Field(default=None, ge=1)
+    """Longest context of one request, in tokens; None = the smaller of what the model was trained for and 8192."""
+    embedding_dimensions: int | None = None
+    pooling: Pooling | None = None
+    gpu_layers: int = Field(default=-1, ge=-1)
+    """Layers on the card; -1 = all that fit."""
+    rerank_method: Literal["cross_encoder", "cosine"] | None = None
+
+    service_url: str | None = Field(default=None, pattern=r"^https?://")
+    served_model: str | None = None
+    api_key: SecretStr | None = None
+
+    engine: PoolId | None = None
+    """Pin: the pool this model must run on."""
+    max_instances: int = Field(default=4, ge=1, le=1024)
+    """Requests decoded at once (slots)."""
+    queue_max_waiting: int = Field(default=64, ge=0, le=100_000)
+    keep_resident: bool = False
+    sampling: dict[str, Json] = Field(default_factory=dict)
+    """Sampling defaults used where the request is silent, e.g. `{"temperature": 0.7}`."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ModelEntry":
+        if (self.path is None) == (self.service_url is None):
+            raise ValueError("give either a path to weights or a service_url, not both and not neither")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a step needs: a model in a capability; `affinity_key` names its conversation."""
+
+    model: ModelName
+    capability: Capability
+    affinity_key: str | None = None
+    pin: PoolId | None = None
+
+
+EngineState = Literal["ready", "loading", "down", "quarantined"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine as the router sees it. `incarnation` grows by one with each start of its process."""
+
+    engine: EngineId
+    model: ModelName
+    pool: PoolId
+    state: EngineState
+    slots: int
+    in_flight: int
+    local: bool
+    incarnation: int = 0
+    reason: str = ""
+    """Why it is down or quarantined, or how far a load is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A work pool as the router sees it; bytes are of the card's memory (RAM for `cpu`)."""
+
+    pool: PoolId
+    backend: Literal["cuda", "rocm", "vulkan", "cpu", "service"]
+    total_bytes: int
+    free_bytes: int
+    reclaimable_bytes: int = 0
+    """What unloading every idle model would free."""
+    paused: str | None = None
+    """Why it takes no new work (too hot, paused by the operator), else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster at one moment: what a pure planner or router may look at."""
+
+    pools: tuple[PoolView, ...]
+    engines: tuple[EngineView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A candidate that was not taken, and why."""
+
+    candidate: str
+    reason: str
+
+
+Action = Literal["use", "queue", "load", "wait_load", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a step goes: use an engine's free slot, queue for one, load the model on a pool, or nowhere.
+
+    `none` leaves `pool` empty; `reason` then says what would have to change.
+    """
+
+    action: Action
+    pool: PoolId | None
+    engine: EngineId | None
+    reason: str
+    passed_over: tuple[PassedOver, ...] = field(default=())
