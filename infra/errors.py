@@ -151,6 +151,12 @@ class DatabaseTooNew(CoderAIError):
     code = "database_too_new"
 
 
+class DatabaseUnusable(CoderAIError):
+    """The database is corrupt, is something else, or does not answer; the message names it and says what to do."""
+
+    code = "database_unusable"
+
+
 class DiskFull(CoderAIError):
     """A write could not be made whole for want of space; nothing was changed."""
 

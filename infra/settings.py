@@ -191,9 +191,39 @@ def load_settings(**overrides: Any) -> Settings:
 
 def inherited_environment() -> dict[str, str]:
     """The environment that a child process starts from: ours, without any CODERAI_ secret."""
+    return {name: value for name, value in os.environ.items() if not _is_secret(name)}  # noqa: TID251
+
+
+def secret_environment() -> dict[str, str]:
+    """The CODERAI_ secrets of our environment, which a child that reads the settings itself needs: the front."""
+    return {name: value for name, value in os.environ.items() if _is_secret(name)}  # noqa: TID251
+
+
+def _is_secret(variable: str) -> bool:
     hidden = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
-    return {
-        name: value
-        for name, value in os.environ.items()  # noqa: TID251
-        if not (name.startswith("CODERAI_") and any(word in name for word in hidden))
-    }
+    return variable.startswith("CODERAI_") and any(word in variable for word in hidden)
+
+
+LINK_FD_VARIABLE = "CODERAI_LINK_FD"
+"""Where a front finds the descriptor of its link to the supervisor."""
+
+
+def link_fd() -> int | None:
+    """The descriptor of our link to the supervisor; None in a process that was not started by one."""
+    value = os.environ.get(LINK_FD_VARIABLE, "")  # noqa: TID251
+    return int(value) if value.isdecimal() else None
+
+
+def handed_over(variable: str) -> str | None:
+    """What the parent process put into this variable for us. It is taken out, so that no child of ours inherits it."""
+    return os.environ.pop(variable, None)  # noqa: TID251
+
+
+def cache_root() -> Path:
+    """`$XDG_CACHE_HOME/coderai`, else `~/.cache/coderai`: what can be made again, shared by all installs of a user."""
+    base = os.environ.get("XDG_CACHE_HOME", "")  # noqa: TID251
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "coderai"
+
+
+INTERNAL_TOKEN_VARIABLE = "CODERAI_INTERNAL_TOKEN"
+"""Where a front finds the secret that the processes of one install know each other by."""
