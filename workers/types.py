@@ -110,6 +110,8 @@ class EngineView:
     incarnation: int = 0
     reason: str = ""
     """Why it is down or quarantined, or how far a load is."""
+    paused: str | None = None
+    """Why its pool takes no new work, else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class PoolView:
     free_bytes: int
     reclaimable_bytes: int = 0
     """What unloading every idle model would free."""
+    unusable: str | None = None
+    """Why no engine of ours can run there (a driver or a build is missing), with what to do."""
     paused: str | None = None
     """Why it takes no new work (too hot, paused by the operator), else None."""
 

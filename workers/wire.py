@@ -24,6 +24,8 @@ class EngineLaunch(Frozen):
     context_tokens: int
     threads: int
     cache_ram_mib: int
+    memory_bytes: int = 0
+    """What the ledger holds for it."""
 
 
 LLAMA_TOKEN_VARIABLE = "LLAMA_API_KEY"

@@ -1,0 +1,304 @@
+"""The set of engines and the only ledger of their slots: who runs where, who waits, who is told to come back later.
+
+Runs on the front's loop and nowhere else; the router decides, the fleet does.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from infra.clock import Clock, monotonic
+from infra.errors import Draining, EngineFailed, ModelLoading, NoRoom, QueueFull
+from infra.settings import ServerSettings
+from infra.types import EngineId, ModelName, PoolId
+from workers.affinity import Affinity
+from workers.live import Engine, Lease
+from workers.pools.card import CardPool
+from workers.pools.service import ServiceChecks, service_engine
+from workers.residents import Residents
+from workers.router import place
+from workers.types import Demand, ModelEntry, ModelFormat, Placement, PoolView, Snapshot
+
+Tried = frozenset[tuple[EngineId, int]]
+NOT_TRIED: Tried = frozenset()
+
+
+@dataclass(slots=True)
+class _Line:
+    """Who waits for a model: for a slot (first come, first served), or for its load."""
+
+    for_slot: deque[asyncio.Future[Engine | None]] = field(default_factory=deque)
+    for_load: int = 0
+    mean_service_s: float = 1.0
+
+
+class Fleet:
+    """Gives leases. `needed_bytes` tells how much memory a model's load will take."""
+
+    def __init__(
+        self,
+        pools: dict[PoolId, CardPool],
+        residents: Residents,
+        checks: ServiceChecks,
+        settings: ServerSettings,
+        needed_bytes: Callable[[ModelEntry], Awaitable[int]],
+        *,
+        clock: Clock = monotonic,
+    ) -> None:
+        self.affinity = Affinity(clock=clock)
+        self.draining = False
+        self.residents = residents
+        self._pools = pools
+        self._checks = checks
+        self._settings = settings
+        self._needed_bytes = needed_bytes
+        self._clock = clock
+        self._services: dict[ModelName, Engine] = {}
+        self._lines: dict[ModelName, _Line] = {}
+        residents.changed = self._on_change
+
+    async def acquire(self, demand: Demand, entry: ModelEntry, tried: Tried = NOT_TRIED) -> Lease:
+        """A slot for the step, waiting for one where that is allowed.
+
+        Raises:
+            QueueFull, ModelLoading, NoRoom, Draining: not now; `retry_after_s` says when.
+            LoadFailed, ServiceDown, EngineFailed: the model cannot be had.
+        """
+        started_s = self._clock()
+        if entry.format is ModelFormat.SERVICE:
+            service = self._service(entry)
+            if not self._checks.alive(service):
+                await self._checks.ensure(service)
+        while True:
+            if self.draining:
+                raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
+            placement = await self._decide(demand, entry, tried)
+            if placement.action == "use" and placement.engine is not None:
+                engine = self._engine(entry, placement.engine)
+                engine.in_flight += 1
+                return self._lease(engine, placement, started_s, demand)
+            if placement.action == "queue":
+                handed = await self._queue(entry, started_s)
+                if handed is not None:
+                    return self._lease(handed, placement, started_s, demand)
+            elif placement.action == "none":
+                raise NoRoom(placement.reason, retry_after_s=10)
+            else:
+                await self._wait_loaded(entry, placement, started_s, tried)
+
+    async def preview(self, demand: Demand, entry: ModelEntry) -> Placement:
+        """Where the step would go now; nothing is loaded or taken."""
+        return await self._decide(demand, entry, NOT_TRIED)
+
+    async def load(self, entry: ModelEntry) -> Engine:
+        """Load the model as a request would, and wait for it as long as it takes.
+
+        Raises:
+            NoRoom, LoadFailed: it cannot be loaded.
+        """
+        if entry.format is ModelFormat.SERVICE:
+            engine = self._service(entry)
+            await self._checks.ensure(engine)
+            return engine
+        for engine in self.residents.of(entry.name):
+            if engine.state == "quarantined":
+                await self.residents.unload(engine)
+        placement = await self._decide(Demand(entry.name, entry.capabilities[0]), entry, NOT_TRIED)
+        if placement.action in ("load", "wait_load") and placement.pool is not None:
+            task = await self._task(entry, placement.pool)
+            if task is not None:
+                await asyncio.shield(task)
+        elif placement.action == "none":
+            raise NoRoom(placement.reason, retry_after_s=10)
+        return self.residents.of(entry.name)[0]
+
+    async def unload(self, model: ModelName, *, wait_idle: bool = True) -> int:
+        """Take the model out of memory everywhere; with `wait_idle` a busy engine refuses. Returns how many went.
+
+        Raises:
+            NoRoom: it is answering requests.
+        """
+        engines = self.residents.of(model)
+        busy = sum(engine.in_flight for engine in engines)
+        if busy and wait_idle:
+            raise NoRoom(f"model '{model}' is answering {busy} requests; unload it when they are done", retry_after_s=5)
+        await asyncio.gather(*(self.residents.unload(engine) for engine in engines))
+        return len(engines)
+
+    def forget(self, model: ModelName) -> None:
+        """The catalogue's entry has changed or gone: a far service is made anew, an idle local engine unloaded."""
+        self._services.pop(model, None)
+        for engine in self.residents.of(model):
+            self.residents.unload(engine)
+
+    def engines(self) -> list[Engine]:
+        """Every engine, local first."""
+        return [*self.residents.engines.values(), *self._services.values()]
+
+    def pools(self) -> tuple[PoolView, ...]:
+        """Every card as the router sees it."""
+        return tuple(pool.view(self.residents.reclaimable_bytes(pool.id)) for pool in self._pools.values())
+
+    def waiting(self, model: ModelName) -> int:
+        """Requests that wait for a slot of the model."""
+        line = self._lines.get(model)
+        return len(line.for_slot) if line else 0
+
+    async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
+        engines = self._of(entry)
+        views = tuple(engine.view(self._paused(engine)) for engine in engines)
+        warm = self._warm(demand, entry, engines) if demand.affinity_key else None
+        if entry.format is not ModelFormat.SERVICE and not any(engine.state == "ready" for engine in engines):
+            needed_bytes = await self._needed_bytes(entry)
+            return place(demand, entry, Snapshot(self.pools(), views), needed_bytes=needed_bytes, tried=tried)
+        placement = place(demand, entry, Snapshot((), views), warm=warm, tried=tried)
+        if placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE:
+            return placement
+        # Resident, but not to be used there (tried, paused, pinned away): the cards come into it.
+        needed_bytes = await self._needed_bytes(entry)
+        return place(demand, entry, Snapshot(self.pools(), views), needed_bytes=needed_bytes, tried=tried)
+
+    def _warm(self, demand: Demand, entry: ModelEntry, engines: list[Engine]) -> EngineId | None:
+        """The engine that still holds the conversation."""
+        warm = self.affinity.warm(entry.name, demand.affinity_key or "")
+        held = any(warm == (engine.id, engine.incarnation) for engine in engines)
+        return warm[0] if warm is not None and held else None
+
+    def _paused(self, engine: Engine) -> str | None:
+        pool = self._pools.get(engine.pool)
+        return pool.paused if pool is not None else None
+
+    def _of(self, entry: ModelEntry) -> list[Engine]:
+        if entry.format is ModelFormat.SERVICE:
+            return [self._service(entry)]
+        return self.residents.of(entry.name)
+
+    def _service(self, entry: ModelEntry) -> Engine:
+        engine = self._services.get(entry.name)
+        if engine is None:
+            engine = self._services[entry.name] = service_engine(entry)
+        return engine
+
+    def _engine(self, entry: ModelEntry, engine: EngineId) -> Engine:
+        return self._services[entry.name] if entry.format is ModelFormat.SERVICE else self.residents.engines[engine]
+
+    def _lease(self, engine: Engine, placement: Placement, started_s: float, demand: Demand) -> Lease:
+        now_s = self._clock()
+        engine.last_used_s = now_s
+        if demand.affinity_key:
+            self.affinity.note(engine.entry.name, demand.affinity_key, engine.id, engine.incarnation)
+        return Lease(engine, engine.incarnation, engine.epoch, placement, now_s - started_s, now_s, self._give_back)
+
+    def _give_back(self, lease: Lease) -> None:
+        engine = lease.engine
+        now_s = self._clock()
+        if lease.failed:
+            self._doubt(engine)
+        if engine.epoch != lease.epoch:
+            return
+        line = self._lines.get(engine.entry.name)
+        if line is not None:
+            line.mean_service_s += 0.2 * (now_s - lease.taken_s - line.mean_service_s)
+        engine.last_used_s = now_s
+        if not (line and engine.state == "ready" and self._hand_over(line, engine)):
+            engine.in_flight -= 1
+
+    def _doubt(self, engine: Engine) -> None:
+        """It failed a step: it is asked for its health before it gets another."""
+        if engine.local:
+            self.residents.doubt(engine)
+        else:
+            self._checks.forget(engine)
+
+    def _hand_over(self, line: _Line, engine: Engine) -> bool:
+        """Give the slot to whoever has waited longest."""
+        while line.for_slot:
+            waiter = line.for_slot.popleft()
+            if not waiter.done():
+                waiter.set_result(engine)
+                return True
+        return False
+
+    async def _queue(self, entry: ModelEntry, started_s: float) -> Engine | None:
+        """Wait for a slot; None means: look again, the engine has gone."""
+        line = self._lines.setdefault(entry.name, _Line())
+        if len(line.for_slot) >= entry.queue_max_waiting:
+            raise QueueFull(
+                f"model '{entry.name}' has its {entry.queue_max_waiting} waiting requests already; try again later",
+                retry_after_s=self._back_in_s(entry, line),
+            )
+        waiter: asyncio.Future[Engine | None] = asyncio.get_running_loop().create_future()
+        line.for_slot.append(waiter)
+        try:
+            async with asyncio.timeout(started_s + self._settings.queue_wait_s - self._clock()):
+                return await waiter
+        except TimeoutError as error:
+            self._leave_line(line, waiter)
+            raise QueueFull(
+                f"model '{entry.name}' had no free slot within {self._settings.queue_wait_s:.0f} s",
+                retry_after_s=self._back_in_s(entry, line),
+            ) from error
+        except asyncio.CancelledError:
+            self._leave_line(line, waiter)
+            raise
+
+    def _leave_line(self, line: _Line, waiter: asyncio.Future[Engine | None]) -> None:
+        """A waiter that is gone keeps no place, nor a slot that was handed to it in the same moment."""
+        if waiter in line.for_slot:
+            line.for_slot.remove(waiter)
+        elif not waiter.cancelled() and (engine := waiter.result()) is not None and not self._hand_over(line, engine):
+            engine.in_flight -= 1
+
+    def _back_in_s(self, entry: ModelEntry, line: _Line) -> float:
+        return min(60.0, max(1.0, line.mean_service_s * (1 + len(line.for_slot)) / entry.max_instances))
+
+    async def _wait_loaded(self, entry: ModelEntry, placement: Placement, started_s: float, tried: Tried) -> None:
+        """Wait for the load for as long as a cold request may; the load goes on whatever becomes of the request."""
+        line = self._lines.setdefault(entry.name, _Line())
+        if line.for_load >= entry.queue_max_waiting + entry.max_instances:
+            raise QueueFull(
+                f"model '{entry.name}' is loading and {line.for_load} requests wait for it", retry_after_s=5
+            )
+        if placement.pool is None:
+            raise EngineFailed(placement.reason)
+        task = await self._task(entry, placement.pool)
+        left_s = started_s + self._settings.cold_wait_s - self._clock()
+        line.for_load += 1
+        try:
+            if task is None:
+                await asyncio.sleep(min(0.1, max(0.0, left_s)))
+            else:
+                await asyncio.wait({task}, timeout=max(0.0, left_s))
+        finally:
+            line.for_load -= 1
+        if task is not None and task.done() and not task.cancelled() and task.exception() is not None and not tried:
+            task.result()
+        if self._clock() - started_s >= self._settings.cold_wait_s:
+            progress = next((engine.reason for engine in self.residents.of(entry.name)), "")
+            raise ModelLoading(
+                f"model '{entry.name}' is not ready yet ({progress or 'loading'}); the load goes on, try again",
+                retry_after_s=10,
+            )
+
+    async def _task(self, entry: ModelEntry, pool: PoolId) -> asyncio.Task[None] | None:
+        """The load under way there, begun if there is none; None while a crashed engine waits for its restart."""
+        for engine in self.residents.of(entry.name):
+            if engine.pool == pool:
+                return self.residents.load_of(engine.id)
+        return self.residents.load(entry, pool, await self._needed_bytes(entry))
+
+    def _on_change(self, engine: Engine) -> None:
+        """An engine came or went: waiters get its slots, or look for another."""
+        line = self._lines.get(engine.entry.name)
+        if line is None:
+            return
+        if engine.state == "ready":
+            while engine.in_flight < engine.slots and self._hand_over(line, engine):
+                engine.in_flight += 1
+            return
+        if not any(other.state == "ready" for other in self._of(engine.entry)):
+            while line.for_slot:
+                waiter = line.for_slot.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)

@@ -1,0 +1,74 @@
+"""The live side of the cluster: engines with their counters, and the lease that a running step holds.
+
+Only the fleet changes what stands here; everybody else sees it through a `Snapshot`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from infra.types import EngineId, ModelName, PoolId
+from workers.types import EngineState, EngineView, ModelEntry, Placement
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """One model served at one place. `base_url` ends in `/v1`; `headers` carry the engine's own key."""
+
+    id: EngineId
+    entry: ModelEntry
+    pool: PoolId
+    local: bool
+    slots: int
+    base_url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    state: EngineState = "loading"
+    incarnation: int = 0
+    """Which start of its process this is; a step that failed on one may be tried on the next."""
+    epoch: int = 0
+    """Grows when everything that ran there is lost, so that late releases count for nothing."""
+    reason: str = ""
+    in_flight: int = 0
+    last_used_s: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def model(self) -> ModelName:
+        """The model's name in the catalogue."""
+        return self.entry.name
+
+    def view(self, paused: str | None = None) -> EngineView:
+        """What the router may see; `paused` is its pool's."""
+        return EngineView(
+            engine=self.id,
+            model=self.entry.name,
+            pool=self.pool,
+            state=self.state,
+            slots=self.slots,
+            in_flight=self.in_flight,
+            local=self.local,
+            incarnation=self.incarnation,
+            reason=self.reason,
+            paused=paused,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """One slot of one engine, from now until `release`; bound to the process that it was given for."""
+
+    engine: Engine
+    incarnation: int
+    epoch: int
+    placement: Placement
+    waited_s: float
+    taken_s: float
+    _give_back: Callable[["Lease"], None]
+    failed: bool = False
+    """Set before the release when the engine did not do the step."""
+    released: bool = False
+
+    def release(self) -> None:
+        """Give the slot back; a second call does nothing."""
+        if not self.released:
+            self.released = True
+            self._give_back(self)

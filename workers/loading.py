@@ -1,0 +1,89 @@
+"""From a launch to an engine that answers: start the child, wait for its health, say why it did not come."""
+
+import asyncio
+
+from infra.clock import Clock, monotonic
+from infra.errors import LoadFailed
+from infra.settings import LlamaSettings
+from infra.supervisor.types import Children, ChildState
+from workers.engine.provider import child_spec, load_deadline_s
+from workers.live import Engine
+from workers.transport import Transport
+from workers.wire import EngineLaunch
+
+_POLL_S = 0.1
+_HEALTH_TIMEOUT_S = 2.0
+
+
+class Loader:
+    """Starts and stops engine processes through the supervisor."""
+
+    def __init__(
+        self,
+        children: Children,
+        transport: Transport,
+        settings: LlamaSettings,
+        engine_key: str,
+        *,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._children = children
+        self._transport = transport
+        self._settings = settings
+        self._engine_key = engine_key
+        self._clock = clock
+
+    async def load(self, engine: Engine, launch: EngineLaunch) -> None:
+        """Start the engine's process and wait until it serves.
+
+        Raises:
+            LoadFailed: it ended, was quarantined or passed its deadline; the process is gone by then.
+        """
+        state = await self._children.start(child_spec(launch, self._settings, self._engine_key))
+        try:
+            await self.wait_ready(engine, state.incarnation)
+        except (LoadFailed, asyncio.CancelledError):
+            await asyncio.shield(self._children.stop(engine.id))
+            raise
+
+    async def wait_ready(self, engine: Engine, incarnation: int) -> None:
+        """Wait until that incarnation of the child answers its health check; point the engine at it.
+
+        Raises:
+            LoadFailed: the process ended, or the deadline, which grows with the weights, has passed.
+        """
+        started_s = self._clock()
+        deadline_s = load_deadline_s(engine.entry.weights_bytes, self._settings)
+        while True:
+            state = self._children.states().get(engine.id)
+            if state is None or state.incarnation != incarnation or state.status != "running":
+                raise LoadFailed(f"model '{engine.model}' could not be loaded on {engine.pool}: {_why(state)}")
+            health = await self._transport.alive(f"http://127.0.0.1:{state.port}/health", {}, _HEALTH_TIMEOUT_S)
+            if health == 200:
+                self._point(engine, state)
+                return
+            elapsed_s = self._clock() - started_s
+            if elapsed_s > deadline_s:
+                raise LoadFailed(
+                    f"model '{engine.model}' was not ready on {engine.pool} after {deadline_s:.0f} s: {_why(state)}"
+                )
+            engine.reason = f"loading for {elapsed_s:.0f} s of at most {deadline_s:.0f} s"
+            await asyncio.sleep(_POLL_S)
+
+    async def unload(self, engine: Engine) -> None:
+        """End the engine's process; return when it is gone."""
+        await self._children.stop(engine.id)
+
+    def _point(self, engine: Engine, state: ChildState) -> None:
+        engine.base_url = f"http://127.0.0.1:{state.port}/v1"
+        engine.headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._engine_key}"}
+        engine.incarnation = state.incarnation
+        engine.state, engine.reason = "ready", ""
+
+
+def _why(state: ChildState | None) -> str:
+    """The child's own last words."""
+    if state is None:
+        return "its process is gone"
+    said = next((line for line in reversed(state.log_tail) if line.strip()), "")
+    return "; ".join(part for part in (state.reason, said) if part) or "it said nothing"

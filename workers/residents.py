@@ -1,0 +1,231 @@
+"""Local models in memory: loading, making room, coming back after a crash, being found again by a restarted front."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from infra.clock import Clock, monotonic
+from infra.errors import CoderAIError, LoadFailed, NoRoom
+from infra.settings import LlamaSettings
+from infra.supervisor.types import Children, ChildState
+from infra.types import EngineId, ModelName, PoolId
+from workers.live import Engine
+from workers.loading import Loader
+from workers.pools.card import CardPool
+from workers.types import ModelEntry
+from workers.wire import EngineLaunch
+
+log = logging.getLogger("workers.residents")
+
+
+class Residents:
+    """The local engines and the memory they hold. `changed` is called whenever an engine's state or place changes."""
+
+    def __init__(
+        self,
+        pools: dict[PoolId, CardPool],
+        loader: Loader,
+        children: Children,
+        settings: LlamaSettings,
+        *,
+        threads: int,
+        clock: Clock = monotonic,
+    ) -> None:
+        self.engines: dict[EngineId, Engine] = {}
+        self.changed: Callable[[Engine], None] = lambda _engine: None
+        self._pools = pools
+        self._loader = loader
+        self._children = children
+        self._settings = settings
+        self._threads = threads
+        self._clock = clock
+        self._loads: dict[EngineId, asyncio.Task[None]] = {}
+        self._first_loads: set[EngineId] = set()
+        self._leaving: dict[EngineId, asyncio.Task[None]] = {}
+
+    def adopt(self) -> None:
+        """Take over the engines that the supervisor kept running while there was no front."""
+        self._children.subscribe(self._on_child)
+        for state in self._children.states().values():
+            if state.note is None or state.status == "stopped":
+                continue
+            launch = EngineLaunch.model_validate(state.note)
+            pool = self._pools.get(launch.pool)
+            if pool is None:
+                self._leaving[launch.engine] = asyncio.ensure_future(self._children.stop(launch.engine))
+                continue
+            engine = _engine(launch.engine, launch.entry, launch.pool, launch.slots)
+            self.engines[engine.id] = engine
+            pool.reserved[engine.id] = engine.memory_bytes = launch.memory_bytes
+            self._on_child(state)
+
+    def of(self, model: ModelName) -> list[Engine]:
+        """The engines that hold the model or are getting it."""
+        return [engine for engine in self.engines.values() if engine.entry.name == model]
+
+    def reclaimable_bytes(self, pool: PoolId) -> int:
+        """What unloading every idle model of the pool would free."""
+        return sum(engine.memory_bytes for engine in self.engines.values() if engine.pool == pool and _idle(engine))
+
+    def load(self, entry: ModelEntry, pool_id: PoolId, needed_bytes: int) -> asyncio.Task[None]:
+        """Begin to load the model there, or join the load that is under way; the task outlives whoever asked.
+
+        Raises:
+            NoRoom: not even unloading every idle model would make room; nothing was unloaded.
+        """
+        engine_id = EngineId(f"{pool_id}/{entry.name}")
+        running = self._loads.get(engine_id)
+        if running is not None and not running.done():
+            return running
+        pool = self._pools[pool_id]
+        victims = self._victims(pool, needed_bytes)
+        engine = _engine(engine_id, entry, pool_id, entry.max_instances)
+        engine.memory_bytes = needed_bytes
+        gone = [self._leaving[engine_id]] if engine_id in self._leaving else []
+        gone += [self.unload(victim) for victim in victims]
+        self.engines[engine_id] = engine
+        pool.reserved[engine_id] = needed_bytes
+        pool.loading.add(engine_id)
+        self._first_loads.add(engine_id)
+        task = asyncio.ensure_future(self._bring(engine, pool, gone))
+        self._track(engine_id, task)
+        return task
+
+    def doubt(self, engine: Engine) -> None:
+        """It failed a step: it takes no more until it has answered its health check; a dead one comes back by itself."""
+        if engine.state == "ready" and self.engines.get(engine.id) is engine:
+            engine.state, engine.reason = "loading", "it failed a request; asking for its health"
+            self._track(engine.id, asyncio.ensure_future(self._return(engine, engine.incarnation)))
+
+    def load_of(self, engine: EngineId) -> asyncio.Task[None] | None:
+        """The load or restart under way of that engine."""
+        return self._loads.get(engine)
+
+    def unload(self, engine: Engine) -> asyncio.Task[None]:
+        """Take the model out of memory: at once out of sight, and out of the ledger when its process is gone."""
+        if self.engines.get(engine.id) is not engine:
+            return self._leaving.get(engine.id) or asyncio.ensure_future(asyncio.sleep(0))
+        del self.engines[engine.id]
+        engine.state, engine.reason = "down", "being unloaded"
+        running = self._loads.pop(engine.id, None)
+        if running is not None:
+            running.cancel()
+        task = asyncio.ensure_future(self._leave(engine))
+        self._leaving[engine.id] = task
+        self.changed(engine)
+        return task
+
+    async def close(self) -> None:
+        """Stop watching; the processes stay, they are the supervisor's."""
+        for task in [*self._loads.values(), *self._leaving.values()]:
+            task.cancel()
+        await asyncio.gather(*self._loads.values(), *self._leaving.values(), return_exceptions=True)
+
+    def _victims(self, pool: CardPool, needed_bytes: int) -> list[Engine]:
+        """Idle engines to unload, least recently used first, until the model fits; a busy one never."""
+        free_bytes = pool.free_bytes
+        victims: list[Engine] = []
+        idle = [engine for engine in self.engines.values() if engine.pool == pool.id and _idle(engine)]
+        for engine in sorted(idle, key=lambda engine: engine.last_used_s):
+            if free_bytes >= needed_bytes:
+                break
+            victims.append(engine)
+            free_bytes += engine.memory_bytes
+        if free_bytes < needed_bytes:
+            raise NoRoom(
+                f"pool {pool.id} has no room: {needed_bytes / 2**30:.2f} GiB needed, {free_bytes / 2**30:.2f} GiB free"
+                " after unloading every idle model; try again when running requests have finished",
+                retry_after_s=10,
+            )
+        return victims
+
+    async def _bring(self, engine: Engine, pool: CardPool, gone: list[asyncio.Task[None]]) -> None:
+        started_s = self._clock()
+        try:
+            for task in gone:
+                await task
+            launch = pool.launch(engine.id, engine.entry, self._settings, self._threads)
+            await self._loader.load(engine, launch.model_copy(update={"memory_bytes": engine.memory_bytes}))
+        except BaseException:
+            if self.engines.get(engine.id) is engine:
+                del self.engines[engine.id]
+                pool.reserved.pop(engine.id, None)
+                engine.state, engine.reason = "down", "could not be loaded"
+            raise
+        finally:
+            pool.loading.discard(engine.id)
+            self._first_loads.discard(engine.id)
+            self.changed(engine)
+        engine.last_used_s = self._clock()
+        log.info("loaded %s on %s in %.1f s", engine.model, engine.pool, self._clock() - started_s)
+
+    async def _leave(self, engine: Engine) -> None:
+        try:
+            await self._loader.unload(engine)
+        finally:
+            self._pools[engine.pool].reserved.pop(engine.id, None)
+            self._leaving.pop(engine.id, None)
+        log.info("unloaded %s from %s", engine.model, engine.pool)
+
+    def _on_child(self, state: ChildState) -> None:
+        """An engine process of ours came, went or was given up."""
+        engine = self.engines.get(EngineId(state.name))
+        if engine is None or engine.id in self._first_loads or state.note is None:
+            return
+        if state.status == "running":
+            if state.incarnation != engine.incarnation:
+                self._lost(engine, "restarting" if engine.incarnation else "found again, not yet ready")
+                engine.incarnation = state.incarnation
+                self._track(engine.id, asyncio.ensure_future(self._return(engine, state.incarnation)))
+        elif state.status == "backoff":
+            self._lost(engine, f"restarting: {state.reason or 'its process ended'}")
+        elif state.status == "quarantined":
+            self._lost(engine, "given up")
+            engine.state = "quarantined"
+            engine.reason = f"given up after repeated crashes: {state.reason}; load it again to give it another chance"
+        else:
+            del self.engines[engine.id]
+            self._pools[engine.pool].reserved.pop(engine.id, None)
+            engine.state, engine.reason = "down", "stopped"
+        self.changed(engine)
+
+    def _lost(self, engine: Engine, reason: str) -> None:
+        """Its process is gone: nothing runs there any more, whoever held a slot has failed or will."""
+        if engine.state == "ready":
+            log.warning("%s lost its process (%s)", engine.id, reason)
+        engine.state, engine.reason = "loading", reason
+        engine.in_flight, engine.epoch = 0, engine.epoch + 1
+
+    async def _return(self, engine: Engine, incarnation: int) -> None:
+        """A restarted process becomes an engine again; a failure here is followed by the child's next event."""
+        try:
+            await self._loader.wait_ready(engine, incarnation)
+        except LoadFailed as error:
+            engine.reason = error.message
+            raise
+        log.info("%s is back", engine.id)
+        self.changed(engine)
+
+    def _track(self, engine_id: EngineId, task: asyncio.Task[None]) -> None:
+        self._loads[engine_id] = task
+
+        def finished(done: asyncio.Task[None]) -> None:
+            if self._loads.get(engine_id) is done:
+                del self._loads[engine_id]
+            if done.cancelled():
+                return
+            error = done.exception()
+            if isinstance(error, CoderAIError):
+                log.warning("%s", error.message)
+            elif error is not None:
+                log.error("loading %s failed", engine_id, exc_info=error)
+
+        task.add_done_callback(finished)
+
+
+def _engine(engine_id: EngineId, entry: ModelEntry, pool: PoolId, slots: int) -> Engine:
+    return Engine(id=engine_id, entry=entry, pool=pool, local=True, slots=slots)
+
+
+def _idle(engine: Engine) -> bool:
+    return engine.state in ("ready", "quarantined") and engine.in_flight == 0 and not engine.entry.keep_resident

@@ -1,0 +1,140 @@
+"""Where a step goes: a pure function of the demand, the model's entry and a snapshot of the cluster.
+
+Order: pin, then the engine with the conversation's warm cache, then the resident engine that is least busy (a local one
+before a far one on a tie), then a load on the model's owner. Whoever is not taken gets a reason.
+"""
+
+from collections.abc import Callable
+
+from infra.types import EngineId, PoolId
+from workers.compat import misfit
+from workers.types import Demand, EngineView, ModelEntry, ModelFormat, PassedOver, Placement, PoolView, Snapshot
+
+
+def place(
+    demand: Demand,
+    entry: ModelEntry,
+    snapshot: Snapshot,
+    *,
+    needed_bytes: int = 0,
+    warm: EngineId | None = None,
+    tried: frozenset[tuple[EngineId, int]] = frozenset(),
+) -> Placement:
+    """Choose for one step.
+
+    `warm` is the engine that holds the conversation's earlier turns. `tried` are engines, with their incarnation, that
+    already failed this step. `needed_bytes` is the memory that a load would take.
+    """
+    pin = demand.pin or entry.engine
+    passed: list[PassedOver] = []
+    usable: list[EngineView] = []
+    waiting: EngineView | None = None
+    for view in snapshot.engines:
+        if view.model != entry.name:
+            continue
+        reason = _engine_reason(view, pin, tried)
+        if reason is not None:
+            passed.append(PassedOver(view.engine, reason))
+        elif view.state == "ready":
+            usable.append(view)
+        else:
+            waiting = waiting or view
+    if usable:
+        return _choose_resident(usable, warm, passed)
+    if waiting is not None:
+        return Placement("wait_load", waiting.pool, waiting.engine, waiting.reason or "loading", tuple(passed))
+    if entry.format is ModelFormat.SERVICE:
+        return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed))
+    return _choose_pool(entry, snapshot, pin, needed_bytes, passed)
+
+
+def _engine_reason(view: EngineView, pin: PoolId | None, tried: frozenset[tuple[EngineId, int]]) -> str | None:
+    """Why this engine cannot take the step, or None."""
+    if pin is not None and view.pool != pin:
+        return f"the model is pinned to {pin}"
+    if view.state == "ready" and (view.engine, view.incarnation) in tried:
+        return "it has failed this step already"
+    if view.state in ("down", "quarantined"):
+        return view.reason or view.state
+    return view.paused
+
+
+def _choose_resident(usable: list[EngineView], warm: EngineId | None, passed: list[PassedOver]) -> Placement:
+    free = [view for view in usable if view.in_flight < view.slots]
+    chosen = next((view for view in free if view.engine == warm), None)
+    if chosen is not None:
+        why = "its cache holds this conversation"
+    elif free:
+        chosen = min(free, key=_load_order)
+        why = "resident and least busy" if len(usable) > 1 else "resident"
+    else:
+        chosen = min(usable, key=_load_order)
+        why = f"all {chosen.slots} slots are taken"
+    for view in usable:
+        if view is not chosen:
+            passed.append(PassedOver(view.engine, _busier(view, chosen)))
+    return Placement("use" if free else "queue", chosen.pool, chosen.engine, why, tuple(passed))
+
+
+def _load_order(view: EngineView) -> tuple[float, bool, str]:
+    return view.in_flight / view.slots, not view.local, view.engine
+
+
+def _busier(view: EngineView, chosen: EngineView) -> str:
+    if view.in_flight >= view.slots:
+        return f"all {view.slots} slots are taken"
+    if view.in_flight / view.slots > chosen.in_flight / chosen.slots:
+        return f"busier ({view.in_flight} of {view.slots} slots, the chosen one {chosen.in_flight} of {chosen.slots})"
+    if chosen.local and not view.local:
+        return "as busy, but a local engine comes before a far one"
+    return f"{chosen.engine} is preferred"
+
+
+def _choose_pool(
+    entry: ModelEntry, snapshot: Snapshot, pin: PoolId | None, needed_bytes: int, passed: list[PassedOver]
+) -> Placement:
+    """Not resident anywhere: a load where there is room, accelerators first, else where idle models can make room."""
+    candidates: list[PoolView] = []
+    taken = {view.pool for view in snapshot.engines if view.model == entry.name}
+    for pool in snapshot.pools:
+        if pool.pool in taken:
+            continue
+        reason = f"the model is pinned to {pin}" if pin not in (None, pool.pool) else misfit(entry, pool) or pool.paused
+        if reason is None:
+            candidates.append(pool)
+        else:
+            passed.append(PassedOver(pool.pool, reason))
+    roomy = [pool for pool in candidates if pool.free_bytes >= needed_bytes]
+    after_unload = [pool for pool in candidates if pool.free_bytes + pool.reclaimable_bytes >= needed_bytes]
+    preferred: Callable[[PoolView], tuple[bool, int, str]] = lambda pool: (  # noqa: E731
+        pool.backend == "cpu",
+        -pool.free_bytes,
+        pool.pool,
+    )
+    if not roomy and not after_unload:
+        for pool in candidates:
+            passed.append(PassedOver(pool.pool, _no_room(pool, needed_bytes)))
+        return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed))
+    chosen = min(roomy or after_unload, key=preferred)
+    for pool in candidates:
+        if pool is not chosen:
+            full = pool.free_bytes < needed_bytes
+            passed.append(
+                PassedOver(pool.pool, _no_room(pool, needed_bytes) if full else f"{chosen.pool} is preferred")
+            )
+    why = "its owner; it has the room" if roomy else "its owner; idle models make room"
+    return Placement("load", chosen.pool, None, why, tuple(passed))
+
+
+def _no_room(pool: PoolView, needed_bytes: int) -> str:
+    return (
+        f"no room: {needed_bytes / 2**30:.2f} GiB needed, {pool.free_bytes / 2**30:.2f} GiB free, "
+        f"{pool.reclaimable_bytes / 2**30:.2f} GiB more by unloading idle models"
+    )
+
+
+def _nowhere(entry: ModelEntry, pin: PoolId | None, passed: list[PassedOver]) -> str:
+    reasons = "; ".join(f"{over.candidate}: {over.reason}" for over in passed)
+    if not passed and pin is not None:
+        return f"model '{entry.name}' is pinned to pool '{pin}', which this install does not have"
+    return f"no pool can take model '{entry.name}': {reasons or 'there is no pool'}"

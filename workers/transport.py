@@ -1,0 +1,56 @@
+"""The one HTTP client towards engines: pooled connections, no cookies, no redirects, bytes as they come."""
+
+import asyncio
+
+import aiohttp
+from yarl import URL
+
+from infra.errors import EngineFailed
+from workers.live import Engine
+
+CONNECT_S = 5.0
+"""Seconds a connection may take; an answer may take as long as it needs."""
+
+
+class Transport:
+    """Requests to engines. Made on a running loop, closed with `close`."""
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, force_close=False),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+            trust_env=False,
+        )
+        self._urls: dict[str, URL] = {}
+
+    async def post(self, engine: Engine, path: str, body: bytes) -> aiohttp.ClientResponse:
+        """Send JSON to `path` below the engine's `/v1`; the answer's head is there on return, its body is not read.
+
+        Raises:
+            EngineFailed: no connection, or it broke before the answer's head.
+        """
+        address = engine.base_url + path
+        url = self._urls.get(address)
+        if url is None:
+            url = self._urls[address] = URL(address)
+        try:
+            return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
+
+    async def alive(self, url: str, headers: dict[str, str], timeout_s: float) -> int:
+        """Status of a GET, 0 when nothing answers in time."""
+        limit = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            async with self._session.get(url, headers=headers, timeout=limit, allow_redirects=False) as answer:
+                return answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return 0
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+        await asyncio.sleep(0)
