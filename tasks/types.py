@@ -1,0 +1,45 @@
+"""What every task takes and gives."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from infra.types import Json
+from tasks.channel import Channel
+from workers.live import Engine
+from workers.transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one step, as the engine counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """One call of a task: its inputs (values and earlier results, by name), its engine if it has a lease, a channel
+    if the client streams."""
+
+    inputs: Mapping[str, Json]
+    transport: Transport
+    engine: Engine | None = None
+    channel: Channel | None = None
+
+    def leased(self) -> Engine:
+        """The engine; a task that needs one is never called without."""
+        assert self.engine is not None
+        return self.engine
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A step's result: JSON for later steps, or an answer's bytes as they came from the engine."""
+
+    value: Json | bytes
+    usage: Usage | None = None
+
+
+Task = Callable[[TaskCall], Awaitable[TaskResult]]
