@@ -1,0 +1,46 @@
+"""`/healthz` for probes and `/metrics` for Prometheus."""
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from api.cold import ServicesDep
+from api.services import Services
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Health, without a key")
+async def healthz(services: ServicesDep) -> dict[str, bool | str]:
+    """200 as soon as requests are answered."""
+    return {"ok": True, "version": services.version, "draining": services.fleet.draining}
+
+
+@router.get("/metrics", summary="Metrics in Prometheus' text format", response_class=Response)
+async def metrics(request: Request, services: ServicesDep) -> Response:
+    """Counters since start and gauges of now. Open to any key, or to all with `server.metrics_public`."""
+    if not services.settings.server.metrics_public:
+        services.auth.require(request.scope["headers"], "user")
+    _observe(services)
+    return Response(services.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _observe(services: Services) -> None:
+    """Bring the gauges up to date; they are only worth something when somebody looks."""
+    metrics, fleet = services.metrics, services.fleet
+    metrics.active.set(services.accounting.active)
+    for gauge in (metrics.engine_up, metrics.engine_inflight, metrics.engine_models):
+        gauge.clear()
+    backends: dict[str, str] = {pool.pool: pool.backend for pool in fleet.pools()}
+    for engine in fleet.engines():
+        labels = (engine.id, backends.get(engine.pool, "service"), str(not engine.local).lower())
+        metrics.engine_up.labels(*labels).set(engine.state == "ready")
+        metrics.engine_inflight.labels(*labels).set(engine.in_flight)
+        metrics.engine_models.labels(*labels).set(engine.state == "ready")
+    for pool in fleet.pools():
+        card = (pool.pool, pool.backend, "false")
+        metrics.vram_free.labels(*card).set(pool.free_bytes)
+        metrics.vram_total.labels(*card).set(pool.total_bytes)
+    if services.spool is not None:
+        metrics.spool_bytes.set(services.spool.used_bytes)
+        metrics.spool_dropped.labels("detail").set(services.spool.dropped_details)
+        metrics.spool_dropped.labels("run").set(services.spool.dropped_runs)

@@ -1,0 +1,185 @@
+"""One HTTP exchange on plain ASGI: reading a body within limits, answering, streaming, noticing a client that left.
+
+The hot routes stand on this instead of a framework's request objects, which cost more than all of our own work.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import orjson
+
+from api.errors import Headers, error_body, error_headers, status_of
+from infra.errors import InvalidRequest, PayloadTooLarge
+from infra.types import Json
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_JSON: Headers = [(b"content-type", b"application/json")]
+_WATCH_AFTER_S = 0.05
+"""A request that is done sooner is not watched for a client that leaves: watching costs a task."""
+
+
+class ClientGone(Exception):
+    """The client closed its connection before it had sent its request."""
+
+
+class Exchange:
+    """One request and its answer."""
+
+    __slots__ = ("answered", "headers", "path", "receive", "scope", "send", "status")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.path: str = scope["path"]
+        self.headers: Headers = scope["headers"]
+        self.answered = False
+        self.status = 0
+
+    def header(self, name: bytes) -> str | None:
+        """A header by its lower-case name."""
+        return header_of(self.headers, name)
+
+    async def body(self, max_bytes: int) -> bytes:
+        """The whole body. The server closes a connection whose body does not arrive in time (`api/protocol.py`).
+
+        Raises:
+            PayloadTooLarge: it is, or claims to be, over the limit; the rest is not read.
+            ClientGone: the client left.
+        """
+        claimed = self.header(b"content-length")
+        if claimed is not None and claimed.isdigit() and int(claimed) > max_bytes:
+            raise _too_large(max_bytes)
+        message = await self._message()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            return _within(body, max_bytes)
+        parts = [body]
+        size_bytes = len(body)
+        while message.get("more_body", False):
+            message = await self._message()
+            part = message.get("body", b"")
+            size_bytes += len(part)
+            if size_bytes > max_bytes:
+                raise _too_large(max_bytes)
+            parts.append(part)
+        return b"".join(parts)
+
+    async def answer(self, status: int, body: bytes, headers: Headers = _JSON) -> None:
+        """Send a whole answer."""
+        self.answered, self.status = True, status
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, (b"content-length", str(len(body)).encode())],
+            }
+        )
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def fail(self, error: BaseException, headers: Headers) -> None:
+        """Answer with an error, in OpenAI's shape."""
+        await self.answer(status_of(error), error_body(error), error_headers(error) + headers)
+
+    async def _message(self) -> Message:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message
+
+
+class EventStream:
+    """The client's end of a server-sent event stream; the answer's head leaves with the first bytes."""
+
+    __slots__ = ("_exchange", "_extra", "first_write_s", "started")
+
+    def __init__(self, exchange: Exchange, extra: Callable[[], Headers]) -> None:
+        self._exchange = exchange
+        self._extra = extra
+        self.started = False
+        self.first_write_s: float | None = None
+
+    async def write(self, data: bytes) -> None:
+        """Pass bytes on; waits while the client's connection is full."""
+        if not self.started:
+            self.started = True
+            self.first_write_s = asyncio.get_running_loop().time()
+            self._exchange.answered, self._exchange.status = True, 200
+            head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+            await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})
+        await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        """Close the stream."""
+        await self._exchange.send({"type": "http.response.body", "body": b""})
+
+
+class ClientWatch:
+    """Cancels the task that answers when its client has left. Use as `with ClientWatch(...) as watch`."""
+
+    __slots__ = ("_handle", "_receive", "_target", "_task", "gone")
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+        self.gone = False
+
+    def __enter__(self) -> "ClientWatch":
+        self._target = asyncio.current_task()
+        self._handle = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._begin)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._handle.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._target is not None:
+            self._target.cancel()
+
+
+def header_of(headers: Headers, name: bytes) -> str | None:
+    """The first header of that lower-case name."""
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+def parse_object(body: bytes) -> dict[str, Json]:
+    """A body as a JSON object.
+
+    Raises:
+        InvalidRequest: it is not JSON, or not an object.
+    """
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the request's body is not JSON: {error}", code="invalid_json") from error
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("the request's body must be a JSON object")
+    return parsed
+
+
+def _within(body: bytes, max_bytes: int) -> bytes:
+    if len(body) > max_bytes:
+        raise _too_large(max_bytes)
+    return body
+
+
+def _too_large(max_bytes: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"the request's body is over the limit of {max_bytes // 2**20} MiB; send less, or raise server.max_body_mb"
+    )

@@ -1,0 +1,49 @@
+"""Who asks: the bearer key of a request, and whether its scope opens the door."""
+
+from api.asgi import header_of
+from api.errors import Headers
+from infra.errors import Forbidden, NotAuthenticated
+from infra.security import same_secret
+from infra.tokens import Key, Scope, TokenTable
+from infra.types import KeyName
+
+INTERNAL = Key(KeyName("internal"), "admin")
+"""The install's own processes and its owner's command line."""
+_OPENS: dict[Scope, frozenset[Scope]] = {
+    "user": frozenset({"user", "admin", "node"}),
+    "node": frozenset({"node", "admin"}),
+    "admin": frozenset({"admin"}),
+}
+
+
+class Auth:
+    """Checks keys against the table in memory, and the install's own internal token."""
+
+    def __init__(self, tokens: TokenTable, internal_token: str) -> None:
+        self._tokens = tokens
+        self._internal_token = internal_token
+
+    def require(self, headers: Headers, scope: Scope) -> Key:
+        """The caller.
+
+        Raises:
+            NotAuthenticated: no key, or one that is unknown or revoked.
+            Forbidden: the key's scope does not reach.
+        """
+        header = header_of(headers, b"authorization") or ""
+        kind, _space, secret = header.partition(" ")
+        secret = secret.strip()
+        if kind.lower() != "bearer" or not secret:
+            raise NotAuthenticated(
+                "You didn't provide an API key: send it as `Authorization: Bearer KEY`; "
+                "`coderai tokens create NAME` makes one",
+                code="missing_api_key",
+            )
+        key = self._tokens.find(secret)
+        if key is None:
+            if not same_secret(secret, self._internal_token):
+                raise NotAuthenticated("Incorrect API key provided: it is unknown here, or was revoked")
+            key = INTERNAL
+        if key.scope not in _OPENS[scope]:
+            raise Forbidden(f"this needs a key of scope {scope}; the key {key.name!r} has scope {key.scope}")
+        return key

@@ -1,0 +1,75 @@
+"""What the routes on FastAPI share: the services, the caller, errors in OpenAI's shape."""
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, cast
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException as FrameworkError
+
+from api.errors import error_body, error_headers, status_of
+from api.services import Services
+from infra.errors import CoderAIError, InvalidRequest, NotFound
+from infra.tokens import Key, Scope
+
+log = logging.getLogger("api.cold")
+
+
+def _services(request: Request) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+ServicesDep = Annotated[Services, Depends(_services)]
+
+
+def _require(scope: Scope) -> Callable[[Request], Key]:
+    def caller(request: Request) -> Key:
+        return _services(request).auth.require(request.scope["headers"], scope)
+
+    return caller
+
+
+UserKey = Annotated[Key, Depends(_require("user"))]
+AdminKey = Annotated[Key, Depends(_require("admin"))]
+
+
+def respond(error: BaseException, status: int | None = None) -> Response:
+    """An error as an answer."""
+    headers = {name.decode(): value.decode() for name, value in error_headers(error)}
+    return Response(error_body(error), status or status_of(error), headers)
+
+
+def install_handlers(app: FastAPI, hot_paths: frozenset[str]) -> None:
+    """Answer every error of these routes in OpenAI's shape; unknown paths are closed without a key, too."""
+
+    async def ours(_request: Request, error: Exception) -> Response:
+        return respond(error)
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        return respond(InvalidRequest(f"{place or 'the request'}: {first['msg']}", param=place or None))
+
+    async def framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, FrameworkError)
+        try:
+            _services(request).auth.require(request.scope["headers"], "user")
+        except CoderAIError as closed:
+            return respond(closed)
+        path, method = request.url.path, request.method
+        if error.status_code == 405 or path in hot_paths:
+            return respond(InvalidRequest(f"{path} does not take {method}", code="method_not_allowed"), 405)
+        if error.status_code == 404:
+            return respond(NotFound(f"there is no {method} {path}; see GET /openapi.json", code="unknown_url"))
+        return respond(InvalidRequest(str(error.detail)), error.status_code)
+
+    async def bug(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return respond(error)
+
+    app.add_exception_handler(CoderAIError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(FrameworkError, framework)
+    app.add_exception_handler(Exception, bug)

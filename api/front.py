@@ -1,0 +1,117 @@
+"""The front process: `python -m api.front`, started by the supervisor with its end of the link."""
+
+import asyncio
+import errno
+import os
+import socket
+import sys
+
+import orjson
+import uvicorn
+
+from api.app import App
+from api.compose import open_front
+from api.protocol import patient_protocol
+from infra.errors import CoderAIError, SettingsInvalid
+from infra.files import write_atomic
+from infra.log import set_up
+from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, handed_over, link_fd, load_settings
+from infra.supervisor.link import SupervisorLink
+from infra.supervisor.types import EX_CONFIG
+
+RUN_FILE = ("run", "front.json")
+"""Where the owner's command line finds the running front: its URL and the internal token, for the owner's eyes."""
+
+
+def main() -> int:
+    """Serve until SIGTERM; 78 for what only the operator can mend."""
+    try:
+        settings = load_settings()
+        set_up(settings.log)
+        descriptor, token = link_fd(), handed_over(INTERNAL_TOKEN_VARIABLE)
+        if descriptor is None or token is None:
+            raise SettingsInvalid("the front is started by `coderai serve`, not by hand")
+        listener = listen(settings)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(settings, descriptor, token, listener))
+    except CoderAIError as error:
+        print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
+        return EX_CONFIG
+    return 0
+
+
+async def serve(settings: Settings, descriptor: int, internal_token: str, listener: socket.socket) -> None:
+    """Answer clients on `listener` until a signal, then drain."""
+    link = await SupervisorLink.connect(descriptor)
+    async with open_front(settings, link, internal_token) as services:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                App(services),
+                loop="none",
+                http=patient_protocol(settings.server.body_timeout_s),
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=round(settings.server.drain_s),
+            )
+        )
+        host, port = listener.getsockname()[:2]
+        write_atomic(
+            settings.at(*RUN_FILE),
+            orjson.dumps({"url": f"http://{_reachable(host)}:{port}", "pid": os.getpid(), "token": internal_token}),
+        )
+        orphaned = asyncio.create_task(_end_with(link, server))
+        await server.serve(sockets=[listener])
+        orphaned.cancel()
+    await link.close()
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The client port, bound.
+
+    Raises:
+        SettingsInvalid: it is taken, not ours to take, or the address is not this machine's.
+    """
+    host, port = settings.server.host, settings.server.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            words = f"port {port} on {host} is in use: stop what uses it, or choose another with CODERAI_SERVER__PORT"
+        else:
+            words = f"cannot listen on {host} port {port}: {error.strerror or error}"
+        raise SettingsInvalid(words, param="server.port") from error
+    listener.listen(2048)
+    listener.set_inheritable(False)
+    return listener
+
+
+async def _end_with(link: SupervisorLink, server: uvicorn.Server) -> None:
+    """A front whose supervisor is gone ends, too."""
+    await link.closed()
+    server.should_exit = True
+
+
+def _reachable(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    try:
+        import uvloop  # noqa: PLC0415  # absent on Windows
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The hot routes' common path: key, limits, body, model, plan, run, account."""
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from api.accounting import Account
+from api.asgi import ClientGone, Exchange, Receive, Scope, Send, parse_object
+from api.errors import error_object
+from api.run import run_headers
+from api.services import Services
+from flows.plan import Plan
+from infra.clock import monotonic
+from infra.errors import InvalidRequest
+from infra.types import Json, RunId
+from workers.affinity import conversation_key
+from workers.types import Capability, ModelEntry
+
+log = logging.getLogger("api.openai")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A request that has passed its checks: the body for the planner, and what the front itself needs of it."""
+
+    body: dict[str, Json]
+    stream: bool = False
+    opening: str | None = None
+    """The conversation's stable opening, where there is one."""
+
+
+Check = Callable[[dict[str, Json], ModelEntry], Checked]
+Planner = Callable[[dict[str, Json], ModelEntry, str | None], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What tells one hot route from another. `check` raises InvalidRequest; `plan` is pure."""
+
+    kind: Capability
+    check: Check
+    plan: Planner
+
+    def planned(self, body: dict[str, Json], entry: ModelEntry, session: str | None) -> tuple[Plan, bool]:
+        """The plan of a request, and whether its answer is streamed.
+
+        Raises:
+            InvalidRequest: the body is wrong, or the model does not do this.
+        """
+        if self.kind not in entry.capabilities:
+            does = ", ".join(entry.capabilities)
+            raise InvalidRequest(
+                f"model '{entry.name}' does not do {self.kind}; it does {does}", param="model", code="unsupported_model"
+            )
+        checked = self.check(body, entry)
+        affinity_key = None
+        if checked.opening is not None:
+            user = body.get("user")
+            affinity_key = conversation_key(session, user if isinstance(user, str) else None, checked.opening)
+        return self.plan(checked.body, entry, affinity_key), checked.stream
+
+
+class Endpoint:
+    """One hot route as an ASGI application."""
+
+    def __init__(self, services: Services, resource: Resource) -> None:
+        self._services = services
+        self._resource = resource
+        self._max_body_bytes = services.settings.server.max_body_mb * 2**20
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whatever it is."""
+        exchange = Exchange(scope, receive, send)
+        run = RunId(str(uuid.uuid4()))
+        account = Account(run, self._resource.kind, monotonic())
+        self._services.accounting.open()
+        try:
+            await self._answer(exchange, run, account)
+        except ClientGone:
+            account.error = "client_gone"
+        except Exception as error:  # noqa: BLE001  # the edge: whatever went wrong is answered, counted and logged
+            await self._fail(exchange, error, run, account)
+        finally:
+            account.status = exchange.status
+            self._services.accounting.close(account, monotonic())
+
+    async def _answer(self, exchange: Exchange, run: RunId, account: Account) -> None:
+        services = self._services
+        key = services.auth.require(exchange.headers, "user")
+        account.key = key.name
+        services.limits.enter(key.name)
+        try:
+            body = parse_object(await exchange.body(self._max_body_bytes))
+            entry = services.shelf.catalogue.get(_model_of(body))
+            account.model = entry.name
+            plan, stream = self._resource.planned(body, entry, exchange.header(b"x-session-id"))
+            outcome = await services.runner.run(exchange, plan, entry, key, run, stream=stream)
+            account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
+            account.error = account.record.error and "failed"
+            if outcome.unanswered is not None:
+                raise outcome.unanswered
+        finally:
+            services.limits.leave(key.name)
+
+    async def _fail(self, exchange: Exchange, error: Exception, run: RunId, account: Account) -> None:
+        code = error_object(error)["code"]
+        account.error = code if isinstance(code, str) else "error"
+        if code == "internal_error":
+            log.error("run %s failed", run, exc_info=error)
+        if not exchange.answered:
+            await exchange.fail(error, run_headers(run, account.engine))
+
+
+def _model_of(body: dict[str, Json]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("you must provide a model: name one of GET /v1/models in the field 'model'", param="model")
+    return model

@@ -1,0 +1,52 @@
+"""`/v1/plan`: the DAG of a request and where each step would go, without running it."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from api.cold import ServicesDep, UserKey
+from api.openai.resources import RESOURCES
+from flows.plan import Plan
+from infra.errors import InvalidRequest
+from workers.types import Placement
+
+router = APIRouter(prefix="/v1", tags=["plan"])
+
+
+class PlanRequest(BaseModel):
+    """A request as its endpoint would take it."""
+
+    endpoint: str
+    request: dict[str, Any]
+
+
+class StepPlacement(BaseModel):
+    """Where a step would go; None for a step that the front does itself."""
+
+    step: str
+    placement: Placement | None
+
+
+class Planned(BaseModel):
+    """The DAG, and the placement of each of its steps."""
+
+    plan: Plan
+    placements: list[StepPlacement]
+
+
+@router.post("/plan", summary="Plan a request without running it")
+async def plan_request(asked: PlanRequest, services: ServicesDep, _key: UserKey) -> Planned:
+    """What `endpoint` (chat, completions, embeddings, rerank) would do with `request` now."""
+    resource = RESOURCES.get(asked.endpoint)
+    if resource is None:
+        raise InvalidRequest(
+            f"there is no endpoint {asked.endpoint!r}; name one of {', '.join(RESOURCES)}", param="endpoint"
+        )
+    entry = services.shelf.catalogue.get(str(asked.request.get("model", "")))
+    plan, _stream = resource.planned(asked.request, entry, None)
+    placements = [
+        StepPlacement(step=step.id, placement=await services.fleet.preview(step.demand, entry) if step.demand else None)
+        for step in plan.steps
+    ]
+    return Planned(plan=plan, placements=placements)

@@ -1,0 +1,51 @@
+"""This server's own OpenAPI document: FastAPI's routes, and the hot ones that FastAPI does not know."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api.openai.resources import PATHS, REQUEST_SCHEMAS
+
+_SUMMARIES = {
+    "chat": "Chat completion",
+    "completions": "Text completion",
+    "embeddings": "Embeddings",
+    "rerank": "Rerank documents by relevance to a query",
+}
+_SHARED_ANSWERS = {
+    "400": "The request is wrong; `param` names the field.",
+    "401": "No key, or one that is unknown or revoked.",
+    "404": "The model is not available; the message has near names.",
+    "413": "The body is over `server.max_body_mb`.",
+    "429": "The key is over its limit; `Retry-After` says when to come back.",
+    "502": "The engine failed, here and elsewhere; the message names where it was tried.",
+    "503": "No free slot, or the model is still loading; `Retry-After` says when to come back.",
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The whole document."""
+    made = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
+    made["paths"].update({path: {"post": _operation(name)} for path, name in PATHS.items()})
+    made["paths"] = dict(sorted(made["paths"].items()))
+    made.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    made["security"] = [{"key": []}]
+    return made
+
+
+def _operation(name: str) -> dict[str, Any]:
+    answers: dict[str, Any] = {
+        status: {"description": text, "content": {"application/json": {}}} for status, text in _SHARED_ANSWERS.items()
+    }
+    content: dict[str, Any] = {"application/json": {}}
+    if name in ("chat", "completions"):
+        content["text/event-stream"] = {}
+    answers["200"] = {"description": "The answer, in OpenAI's shape.", "content": content}
+    return {
+        "summary": _SUMMARIES[name],
+        "operationId": name,
+        "tags": [name],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": REQUEST_SCHEMAS[name]}}},
+        "responses": dict(sorted(answers.items())),
+    }

@@ -1,0 +1,111 @@
+"""Runs one planned request for one client: executes, answers or streams, and tells record, metrics and log."""
+
+import asyncio
+from dataclasses import dataclass
+
+from api.asgi import ClientWatch, EventStream, Exchange
+from api.errors import Headers, error_body
+from flows.execute import Executor
+from flows.plan import Plan
+from flows.record import RunRecorder
+from infra.clock import Clock, monotonic
+from infra.spool import Spool
+from infra.tokens import Key
+from infra.types import EngineId, RunId
+from workers.fleet import Fleet
+from workers.live import Lease
+from workers.types import Demand, ModelEntry
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlacer:
+    """Leases for the steps of one run, all of one model."""
+
+    fleet: Fleet
+    entry: ModelEntry
+
+    async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
+        """A slot, from the fleet."""
+        return await self.fleet.acquire(demand, self.entry, tried)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run went: its recorder, and the error that is still to be answered."""
+
+    recorder: RunRecorder
+    unanswered: Exception | None
+
+
+class Runner:
+    """Carries plans out for clients. Whatever happens to a run, it is recorded once."""
+
+    def __init__(self, executor: Executor, fleet: Fleet, spool: Spool | None, clock: Clock = monotonic) -> None:
+        self._executor = executor
+        self._fleet = fleet
+        self._spool = spool
+        self._clock = clock
+
+    async def run(
+        self, exchange: Exchange, plan: Plan, entry: ModelEntry, key: Key, run: RunId, *, stream: bool
+    ) -> Outcome:
+        """Answer the client. An error that came before anything was sent is in the outcome, for the caller to answer.
+
+        Raises:
+            CancelledError: this process is ending. (A client that has left only ends its run.)
+        """
+        recorder = RunRecorder(run, plan, key.name)
+        started_s = self._clock()
+        channel = EventStream(exchange, lambda: run_headers(run, recorder.engine)) if stream else None
+        error: BaseException | None = None
+        unanswered: Exception | None = None
+        try:
+            with ClientWatch(exchange.receive) as watch:
+                try:
+                    result = await self._executor.run(plan, ModelPlacer(self._fleet, entry), recorder, channel)
+                    if channel is None or not channel.started:
+                        assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
+                        await exchange.answer(200, result.value, _JSON + run_headers(run, recorder.engine))
+                except asyncio.CancelledError as cancelled:
+                    error = cancelled
+                    if not _forgiven(watch):
+                        raise
+                except Exception as failure:  # noqa: BLE001  # kept for the record; the caller answers it
+                    error = failure
+                    unanswered = await _told(channel, failure)
+            if channel is not None and channel.started and not watch.gone:
+                await channel.end()
+        finally:
+            first_s = channel.first_write_s - started_s if channel is not None and channel.first_write_s else None
+            record = recorder.close(error, first_s)
+            if self._spool is not None:
+                self._spool.append(record)
+        return Outcome(recorder, unanswered)
+
+
+def _forgiven(watch: ClientWatch) -> bool:
+    """Whether the watch asked for the cancellation: then it ends the run, not the task."""
+    task = asyncio.current_task()
+    if not watch.gone or task is None:
+        return False
+    task.uncancel()
+    return True
+
+
+async def _told(channel: EventStream | None, error: Exception) -> Exception | None:
+    """Tell a client that is in the middle of a stream; else give the error back, to be answered with its status."""
+    if channel is None or not channel.started:
+        return error
+    await channel.write(b"data: " + error_body(error) + b"\n\n")
+    return None
+
+
+_JSON: Headers = [(b"content-type", b"application/json")]
+
+
+def run_headers(run: RunId, engine: str) -> Headers:
+    """`X-Coderai-Run` and, once it is known, `X-Coderai-Engine`."""
+    headers: Headers = [(b"x-coderai-run", run.encode())]
+    if engine:
+        headers.append((b"x-coderai-engine", engine.encode("ascii", "replace")))
+    return headers

@@ -1,0 +1,31 @@
+"""What the routes share: made once by the composition root, handed to each by keyword."""
+
+from dataclasses import dataclass
+
+from api.accounting import Accounting
+from api.auth import Auth
+from api.limits import KeyLimits
+from api.run import Runner
+from api.shelf import Shelf
+from infra.database import Database
+from infra.metrics import Metrics
+from infra.settings import Settings
+from infra.spool import Spool
+from workers.fleet import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one front."""
+
+    settings: Settings
+    database: Database
+    auth: Auth
+    limits: KeyLimits
+    shelf: Shelf
+    fleet: Fleet
+    runner: Runner
+    accounting: Accounting
+    metrics: Metrics
+    spool: Spool | None
+    version: str
