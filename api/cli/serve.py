@@ -1,0 +1,151 @@
+"""`coderai serve`: prepare the install, then be the supervisor of its processes."""
+
+import asyncio
+import contextlib
+import sys
+from typing import Annotated
+
+import aiohttp
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from infra.database import open_database
+from infra.files import make_private_folder
+from infra.log import set_up
+from infra.migrate import migrate
+from infra.security import new_internal_token
+from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, load_settings
+from infra.supervisor.main_loop import supervise
+from infra.supervisor.types import ChildSpec
+from infra.tokens import ensure_first_key
+from workers.packaged import files, ready
+from workers.packaged.catalogue import packaged_entries
+from workers.types import Capability
+
+_console = Console(stderr=True, highlight=False)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: server.host (127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port for clients; default: server.port (8776).")] = None,
+) -> None:
+    """Serve the OpenAI-compatible API until Ctrl-C.
+
+    Settings come from `coderai.toml` in CODERAI_HOME (default ~/.coderai) and from CODERAI_* variables.
+    """
+    settings = load_settings()
+    chosen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = settings.model_copy(update={"server": settings.server.model_copy(update=chosen)})
+    set_up(settings.log)
+    prepare_install(settings)
+    key = first_key(settings)
+    asyncio.run(prepare_models(settings))
+    raise typer.Exit(asyncio.run(_supervise(settings, key)))
+
+
+async def _supervise(settings: Settings, key: str | None) -> int:
+    greeting = asyncio.create_task(greet_when_ready(settings, key))
+    try:
+        return await supervise(lambda _fd: front_spec(settings), drain_s=settings.server.drain_s)
+    finally:
+        greeting.cancel()
+
+
+def prepare_install(settings: Settings) -> None:
+    """The home folder and a database at this version's schema.
+
+    Raises:
+        CoderAIError: the folder cannot be used, or the database is damaged or from a newer version.
+    """
+    make_private_folder(settings.home)
+    make_private_folder(settings.at("models"))
+    make_private_folder(settings.at("run"))
+    database = open_database(settings.sqlalchemy_url)
+    try:
+        migrate(database)
+    finally:
+        database.close()
+
+
+def first_key(settings: Settings) -> str | None:
+    """The key of the first start; None at every later one."""
+    database = open_database(settings.sqlalchemy_url)
+    try:
+        return ensure_first_key(database)
+    finally:
+        database.close()
+
+
+async def prepare_models(settings: Settings) -> None:
+    """Join and convert the packaged models that are not ready, with a bar on a terminal."""
+    if not settings.models.packaged:
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=_console, transient=True) as bars:
+        known: dict[str, int] = {}
+
+        def report(progress: files.Progress) -> None:
+            label = f"{progress.model}: {progress.stage}"
+            if label not in known:
+                known[label] = int(bars.add_task(label, total=progress.total_bytes))
+            bars.update(bars.task_ids[known[label]], completed=progress.done_bytes)
+
+        for done in await ready.prepare(settings.home, report):
+            if done.problem:
+                _console.print(f"[yellow]packaged model {done.name} is not offered:[/yellow] {done.problem}")
+
+
+async def greet_when_ready(settings: Settings, key: str | None) -> None:
+    """Say where it serves, once it does: the key if it is new, and a line that works."""
+    host = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
+    root = f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
+    async with aiohttp.ClientSession() as session:
+        while not await _answers(session, f"{root}/healthz"):  # noqa: ASYNC110  # another process is awaited
+            await asyncio.sleep(0.1)
+    for line in greeting(settings, f"{root}/v1", key):
+        _console.print(line, soft_wrap=True, markup=False)
+
+
+def greeting(settings: Settings, url: str, key: str | None) -> list[str]:
+    """The lines of the greeting."""
+    lines = [f"CoderAI serves on {url}"]
+    if key:
+        lines.append(f"API key (admin, shown this once): {key}")
+    else:
+        lines.append("Use the key you have, or make one: coderai tokens create NAME")
+    chat = [entry.name for entry in packaged_entries(settings.home) if Capability.CHAT in entry.capabilities]
+    if chat and settings.models.packaged:
+        body = f'{{"model": "{chat[0]}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+        lines.append("Try it:")
+        lines.append(
+            f'  curl {url}/chat/completions -H "Authorization: Bearer {key or "$CODERAI_API_KEY"}" '
+            f"-H 'Content-Type: application/json' -d '{body}'"
+        )
+    return lines
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+        async with session.get(url, timeout=aiohttp.ClientTimeout(total=2)) as answer:
+            return answer.status == 200
+    return False
+
+
+def front_spec(settings: Settings) -> ChildSpec:
+    """The front as a child; it reads the same settings, plus what this command line chose."""
+    return ChildSpec(
+        name="front",
+        argv=(sys.executable, "-m", "api.front"),
+        env={
+            "CODERAI_SERVER__HOST": settings.server.host,
+            "CODERAI_SERVER__PORT": str(settings.server.port),
+            "CODERAI_HOME": str(settings.home),
+        },
+        secret_env={INTERNAL_TOKEN_VARIABLE: _INTERNAL_TOKEN},
+        stop_grace_s=settings.server.drain_s + 5,
+    )
+
+
+_INTERNAL_TOKEN = new_internal_token()
+"""One for the supervisor's life: a restarted front must know its engines by the same."""
