@@ -1,11 +1,14 @@
 """What the supervisor knows of a child, and what those who ask for children may expect of it."""
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from pydantic import Field
 
 from infra.types import Frozen, Json
+
+EX_CONFIG: Final = 78
+"""Exit code (sysexits.h) of a child that says: starting me again will not help. Quarantined at once."""
 
 
 class ChildSpec(Frozen):
