@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.openai.resources import PATHS, REQUEST_SCHEMAS
+from api.openai.resources import PATHS, request_schemas
 
 _SUMMARIES = {
     "chat": "Chat completion",
@@ -27,14 +27,20 @@ _SHARED_ANSWERS = {
 def document(app: FastAPI) -> dict[str, Any]:
     """The whole document."""
     made = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
-    made["paths"].update({path: {"post": _operation(name)} for path, name in PATHS.items()})
+    components = made.setdefault("components", {})
+    shapes = components.setdefault("schemas", {})
+    for path, name in PATHS.items():
+        schema = request_schemas()[name]
+        shapes.update(schema.pop("$defs", {}))
+        shapes[schema["title"]] = schema
+        made["paths"][path] = {"post": _operation(name, f"#/components/schemas/{schema['title']}")}
     made["paths"] = dict(sorted(made["paths"].items()))
-    made.setdefault("components", {})["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"key": []}]
     return made
 
 
-def _operation(name: str) -> dict[str, Any]:
+def _operation(name: str, body: str) -> dict[str, Any]:
     answers: dict[str, Any] = {
         status: {"description": text, "content": {"application/json": {}}} for status, text in _SHARED_ANSWERS.items()
     }
@@ -46,6 +52,6 @@ def _operation(name: str) -> dict[str, Any]:
         "summary": _SUMMARIES[name],
         "operationId": name,
         "tags": [name],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": REQUEST_SCHEMAS[name]}}},
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {"$ref": body}}}},
         "responses": dict(sorted(answers.items())),
     }

@@ -1,38 +1,48 @@
 """Asks an engine and gives its answer: streamed through as it comes, whole as bytes, or read for a later step."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
 import aiohttp
 import orjson
 
 from infra.errors import EngineFailed
 from infra.types import Json
+from tasks.corrections.table import Mending, complete, mend
+from tasks.corrections.types import CHAT, Traits, traits_of
+from tasks.corrections.usage import usage_in
 from tasks.refusals import refusal
+from tasks.renaming import RenamedEvents, renamer
 from tasks.types import TaskCall, TaskResult, Usage
+from workers.live import Engine
 
 _TAIL_BYTES = 4096
+"""Of a stream that is kept for the usage in its last event."""
+_REFUSAL_BYTES = 65536
+_FAR = Traits(service=True)
 
 
 async def generate(call: TaskCall) -> TaskResult:
     """Send `inputs["request"]` to `inputs["path"]` below the engine's `/v1`.
 
-    With a channel the answer's bytes go to the client as they come and the result is empty, else the result is the
-    answer's body.
+    With a channel the answer goes to the client as it comes and the result is empty, else the result is the answer's
+    body. What llama.cpp gets wrong for an OpenAI client is put right on the way (`tasks/corrections`).
 
     Raises:
         EngineFailed: the engine died, broke off or refused for reasons of its own.
         UpstreamRefused: the request is wrong, in the engine's eyes.
+        InvalidRequest: the answer shows that the request cannot be met.
     """
-    path, request = call.inputs["path"], call.inputs["request"]
-    assert isinstance(path, str) and isinstance(request, dict)
-    response = await _ask(call, path, request)
-    try:
+    path, request, engine = call.inputs["path"], call.inputs["request"], call.leased()
+    assert isinstance(path, str)
+    assert isinstance(request, dict)
+    mending = mend(path, request, traits_of(engine.props) if engine.local else _FAR)
+    async with _answer(call, path, mending.body if mending else request) as response:
         if call.channel is None:
-            body = await response.read()
-            return TaskResult(body, _usage(body))
-        return TaskResult(b"", await _pass_through(call, response))
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise EngineFailed(f"{call.leased().id} broke off its answer: {error or type(error).__name__}") from error
-    finally:
-        response.release() if response.content.at_eof() else response.close()
+            raw = await response.read()
+            body = _whole(raw, path, mending, engine)
+            return TaskResult(body, usage_in(body if mending and mending.touches_answer else raw))
+        return TaskResult(b"", await _pass_on(call, response, mending))
 
 
 async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict[str, Json], Usage | None]:
@@ -41,46 +51,71 @@ async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict
     Raises:
         EngineFailed, UpstreamRefused: as `generate`.
     """
-    response = await _ask(call, path, request)
+    async with _answer(call, path, request) as response:
+        raw = await response.read()
     try:
-        body = await response.read()
-        answer = orjson.loads(body)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise EngineFailed(f"{call.leased().id} broke off its answer: {error or type(error).__name__}") from error
+        answer = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise EngineFailed(f"{call.leased().id} did not answer in JSON") from error
-    finally:
-        response.release() if response.content.at_eof() else response.close()
     if not isinstance(answer, dict):
         raise EngineFailed(f"{call.leased().id} did not answer with a JSON object")
-    return answer, _usage(body)
+    return answer, usage_in(raw)
 
 
-async def _ask(call: TaskCall, path: str, request: dict[str, Json]) -> aiohttp.ClientResponse:
+@asynccontextmanager
+async def _answer(call: TaskCall, path: str, request: dict[str, Json]) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The engine's answer, its head good and its body unread; a connection that breaks is the engine's failure."""
     engine = call.leased()
-    named = {**request, "model": engine.entry.served_model or engine.entry.name}
-    response = await call.transport.post(engine, path, orjson.dumps(named))
-    if response.status == 200:
-        return response
+    request["model"] = engine.entry.served_model or engine.entry.name
+    response = await call.transport.post(engine, path, orjson.dumps(request))
     try:
-        body = await response.content.read(65536)
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        body = b""
+        if response.status != 200:
+            body = await response.content.read(_REFUSAL_BYTES)
+            raise refusal(engine.id, path, response.status, body, ours=engine.local)
+        yield response
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise EngineFailed(f"{engine.id} broke off its answer: {error or type(error).__name__}") from error
     finally:
-        response.close()
-    raise refusal(engine.id, response.status, body)
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
 
 
-async def _pass_through(call: TaskCall, response: aiohttp.ClientResponse) -> Usage | None:
-    """Every piece as it comes; the last ones are kept for the usage they carry."""
-    channel = call.channel
+def _whole(raw: bytes, path: str, mending: Mending | None, engine: Engine) -> bytes:
+    """The answer's body as the client gets it."""
+    if mending is not None and mending.touches_answer:
+        return mending.answer(raw)
+    if engine.local:
+        return complete(raw) if path == CHAT else raw
+    rename = _renamer(engine)
+    return rename(raw) if rename else raw
+
+
+async def _pass_on(call: TaskCall, response: aiohttp.ClientResponse, mending: Mending | None) -> Usage | None:
+    """Every piece as it comes, mended where it must be; the last ones are kept for the usage they carry."""
+    channel, engine = call.channel, call.leased()
     assert channel is not None
+    mender = mending.stream() if mending is not None and mending.touches_answer else None
+    rename = None if engine.local else _renamer(engine)
+    renamed = RenamedEvents(rename) if rename else None
     tail = b""
     async for piece in response.content.iter_any():
         tail = piece if len(piece) >= _TAIL_BYTES else tail[-_TAIL_BYTES:] + piece
-        await channel.write(piece)
-    return _usage(tail)
+        if mender is not None:
+            piece = mender.feed(piece)  # noqa: PLW2901
+        if renamed is not None:
+            piece = renamed.feed(piece)  # noqa: PLW2901
+        if piece:
+            await channel.write(piece)
+    rest = mender.finish() if mender is not None else b""
+    if renamed is not None:
+        rest = renamed.feed(rest) + renamed.finish()
+    if rest:
+        await channel.write(rest)
+    return (mender.usage if mender is not None else None) or usage_in(tail)
 
 
-def _usage(text: bytes) -> Usage | None:
-    return None
+def _renamer(engine: Engine) -> Callable[[bytes], bytes] | None:
+    served, ours = engine.entry.served_model, engine.entry.name
+    return renamer(served, ours) if served and served != ours else None

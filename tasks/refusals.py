@@ -4,22 +4,21 @@ import orjson
 
 from infra.errors import CoderAIError, EngineFailed, ModelLoading, UpstreamRefused
 from infra.types import Json
+from tasks.corrections.refusals import known_refusal
 
 _MAX_MESSAGE = 2000
-_CONTEXT = "exceed_context_size_error"
-"""llama-server's `type` for a prompt longer than the context; OpenAI's code is `context_length_exceeded`."""
 
 
-def refusal(engine: str, status: int, body: bytes) -> CoderAIError:
-    """The error for an engine's refusal.
+def refusal(engine: str, path: str, status: int, body: bytes, *, ours: bool) -> CoderAIError:
+    """The error for an engine's refusal of a request to `path`; `ours`: it is a llama.cpp of this install.
 
     A 4xx is the request's fault and is passed on, except 401 and 403 (our key for the engine, not the caller's) and
     429 (the engine's own limit); those and 5xx may be tried elsewhere.
     """
     detail = _detail(body)
     message = str(detail.get("message") or "")[:_MAX_MESSAGE] or f"HTTP {status}"
-    if detail.get("type") == _CONTEXT:
-        return UpstreamRefused(message, status=400, param="messages", code="context_length_exceeded")
+    if ours and (known := known_refusal(path, detail)) is not None:
+        return known
     if status == 503 and detail.get("type") == "unavailable_error":
         return ModelLoading(f"{engine} is not ready: {message}", retry_after_s=2)
     if 400 <= status < 500 and status not in (401, 403, 429):

@@ -6,7 +6,7 @@ Only the fleet changes what stands here; everybody else sees it through a `Snaps
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from infra.types import EngineId, ModelName, PoolId
+from infra.types import EngineId, Json, ModelName, PoolId
 from workers.types import EngineState, EngineView, ModelEntry, Placement
 
 
@@ -30,6 +30,8 @@ class Engine:
     in_flight: int = 0
     last_used_s: float = 0.0
     memory_bytes: int = 0
+    props: dict[str, Json] = field(default_factory=dict)
+    """What a llama.cpp says of the model it holds (`GET /props`)."""
 
     @property
     def model(self) -> ModelName:

@@ -5,8 +5,9 @@ import asyncio
 from infra.clock import Clock, monotonic
 from infra.errors import LoadFailed
 from infra.settings import LlamaSettings
-from infra.supervisor.types import Children, ChildState
-from workers.engine.provider import child_spec, load_deadline_s
+from infra.supervisor.types import Children, ChildSpec, ChildState
+from workers.engine.flags import read_flags
+from workers.engine.provider import child_spec, load_deadline_s, load_failure
 from workers.live import Engine
 from workers.transport import Transport
 from workers.wire import EngineLaunch
@@ -32,14 +33,16 @@ class Loader:
         self._settings = settings
         self._engine_key = engine_key
         self._clock = clock
+        self._known_flags: frozenset[str] = frozenset()
 
     async def load(self, engine: Engine, launch: EngineLaunch) -> None:
         """Start the engine's process and wait until it serves.
 
         Raises:
             LoadFailed: it ended, was quarantined or passed its deadline; the process is gone by then.
+        NotInstalled: the configured llama-server cannot be run.
         """
-        state = await self._children.start(child_spec(launch, self._settings, self._engine_key))
+        state = await self._children.start(await self._spec(launch))
         try:
             await self.wait_ready(engine, state.incarnation)
         except (LoadFailed, asyncio.CancelledError):
@@ -60,7 +63,7 @@ class Loader:
                 raise LoadFailed(f"model '{engine.model}' could not be loaded on {engine.pool}: {_why(state)}")
             health = await self._transport.alive(f"http://127.0.0.1:{state.port}/health", {}, _HEALTH_TIMEOUT_S)
             if health == 200:
-                self._point(engine, state)
+                await self._point(engine, state)
                 return
             elapsed_s = self._clock() - started_s
             if elapsed_s > deadline_s:
@@ -70,20 +73,26 @@ class Loader:
             engine.reason = f"loading for {elapsed_s:.0f} s of at most {deadline_s:.0f} s"
             await asyncio.sleep(_POLL_S)
 
+    async def _spec(self, launch: EngineLaunch) -> ChildSpec:
+        """The process to start; a llama-server of the user's own is asked once what flags it knows."""
+        if self._settings.server_bin is not None and not self._known_flags:
+            self._known_flags = await read_flags(self._settings.server_bin)
+        return child_spec(launch, self._settings, self._engine_key, self._known_flags)
+
     async def unload(self, engine: Engine) -> None:
         """End the engine's process; return when it is gone."""
         await self._children.stop(engine.id)
 
-    def _point(self, engine: Engine, state: ChildState) -> None:
+    async def _point(self, engine: Engine, state: ChildState) -> None:
         engine.base_url = f"http://127.0.0.1:{state.port}/v1"
         engine.headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._engine_key}"}
+        engine.props = await self._transport.get_object(f"http://127.0.0.1:{state.port}/props", engine.headers)
         engine.incarnation = state.incarnation
         engine.state, engine.reason = "ready", ""
 
 
 def _why(state: ChildState | None) -> str:
-    """The child's own last words."""
+    """The runtime's own words."""
     if state is None:
         return "its process is gone"
-    said = next((line for line in reversed(state.log_tail) if line.strip()), "")
-    return "; ".join(part for part in (state.reason, said) if part) or "it said nothing"
+    return load_failure(state.log_tail, state.reason or "it said nothing")

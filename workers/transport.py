@@ -3,9 +3,11 @@
 import asyncio
 
 import aiohttp
+import orjson
 from yarl import URL
 
 from infra.errors import EngineFailed
+from infra.types import Json
 from workers.live import Engine
 
 CONNECT_S = 5.0
@@ -49,6 +51,16 @@ class Transport:
                 return answer.status
         except (aiohttp.ClientError, TimeoutError, OSError):
             return 0
+
+    async def get_object(self, url: str, headers: dict[str, str], timeout_s: float = 5.0) -> dict[str, Json]:
+        """The JSON object that a GET answers; empty when there is none to be had."""
+        limit = aiohttp.ClientTimeout(total=timeout_s)
+        try:
+            async with self._session.get(url, headers=headers, timeout=limit, allow_redirects=False) as answer:
+                found = orjson.loads(await answer.read()) if answer.status == 200 else {}
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     async def close(self) -> None:
         """Close every connection."""
