@@ -49,12 +49,13 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     database = open_database(settings.sqlalchemy_url)
     require_current(database)
     tokens = TokenTable(database)
-    packaged = packaged_entries(settings.home)
+    packaged = packaged_entries(settings.home, only_ready=True) if settings.models.packaged else ()
     shelf = Shelf(settings, database, tokens, lambda: packaged, read_weights)
     metrics, access = Metrics(VERSION), AccessLog(settings.log)
     accounting = Accounting(metrics, access, database)
     transport = Transport()
-    pools = card_pools(detect(settings.cards), settings.cards, llama_backends(settings))
+    cards = await asyncio.to_thread(detect, settings.cards)
+    pools = card_pools(cards, settings.cards, llama_backends(settings))
     fleet = _fleet(settings, children, transport, pools, engine_key(internal_token))
     shelf.changed = fleet.forget
     spool = _spool(settings)
@@ -71,25 +72,31 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         spool=spool,
         version=VERSION,
     )
+    gates = _gates(pools, settings.cards)
     watchers = [
         asyncio.create_task(shelf.keep_fresh()),
         asyncio.create_task(accounting.keep_flushing()),
-        asyncio.create_task(watch_cards(pools, read_card, _gates(pools, settings.cards), settings.cards.poll_s)),
+        asyncio.create_task(watch_cards(pools, read_card, gates, settings.cards.poll_s)),
     ]
     fleet.residents.adopt()
     try:
         yield services
     finally:
-        for watcher in watchers:
-            watcher.cancel()
-        await asyncio.gather(*watchers, return_exceptions=True)
-        await fleet.residents.close()
-        await accounting.flush()
+        await _close(services, watchers)
         access.flush()
-        if spool is not None:
-            spool.close()
         await transport.close()
         database.close()
+
+
+async def _close(services: Services, watchers: list[asyncio.Task[None]]) -> None:
+    """Stop what runs beside the requests, and write down what is only in memory."""
+    for watcher in watchers:
+        watcher.cancel()
+    await asyncio.gather(*watchers, return_exceptions=True)
+    await services.fleet.residents.close()
+    await services.accounting.flush()
+    if services.spool is not None:
+        services.spool.close()
 
 
 def engine_key(internal_token: str) -> str:
