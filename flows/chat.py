@@ -17,7 +17,7 @@ def plan_completions(request: dict[str, Json], entry: ModelEntry, affinity_key: 
     return _plan("completions", Capability.COMPLETIONS, "/completions", request, entry, affinity_key)
 
 
-def _plan(  # noqa: PLR0913  # a private constructor of one literal
+def _plan(
     flow: str,
     capability: Capability,
     path: str,

@@ -86,11 +86,7 @@ class Executor:
         observer: Observer,
         channel: Channel | None,
     ) -> TaskResult:
-        inputs: dict[str, Json] = dict(step.inputs)
-        for name, parent in step.refs.items():
-            value = results[parent].value
-            assert not isinstance(value, bytes), f"step {parent} gives bytes, which no step can read"
-            inputs[name] = value
+        inputs = _inputs(step, results)
         tried: dict[tuple[EngineId, int], str] = {}
         while True:
             lease = await self._lease(step, placer, tried)
@@ -99,7 +95,7 @@ class Executor:
                 call = TaskCall(inputs, self._transport, lease.engine if lease else None, channel)
                 result = await self._tasks[step.task](call)
             except EngineFailed as error:
-                spent = len(tried) + 1 >= TRIES or lease is None or (channel is not None and channel.started)
+                spent = lease is None or len(tried) + 1 >= TRIES or (channel is not None and channel.started)
                 observer.failed(step, error, final=spent)
                 if lease is None:
                     raise
@@ -127,6 +123,16 @@ class Executor:
                 raise
             first = next(iter(tried.values()))
             raise _tried_error(EngineFailed(f"{first}; and nowhere else: {error.message}"), tried) from error
+
+
+def _inputs(step: Step, results: Mapping[StepId, TaskResult]) -> dict[str, Json]:
+    """The step's own values, and the results that it refers to."""
+    inputs = dict(step.inputs)
+    for name, parent in step.refs.items():
+        value = results[parent].value
+        assert not isinstance(value, bytes), f"step {parent} gives bytes, which no step can read"
+        inputs[name] = value
+    return inputs
 
 
 def _tried_error(error: EngineFailed, tried: Mapping[tuple[EngineId, int], str]) -> EngineFailed:

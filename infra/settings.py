@@ -200,8 +200,8 @@ def secret_environment() -> dict[str, str]:
 
 
 def _is_secret(variable: str) -> bool:
-    hidden = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
-    return variable.startswith("CODERAI_") and any(word in variable for word in hidden)
+    """A database's URL or a model's row may hold a password, too: nothing but our two paths is taken for harmless."""
+    return variable.startswith("CODERAI_") and variable not in ("CODERAI_HOME", "CODERAI_CONFIG")
 
 
 LINK_FD_VARIABLE = "CODERAI_LINK_FD"

@@ -42,7 +42,9 @@ async def embed_and_compare(call: TaskCall) -> TaskResult:
 async def rank(call: TaskCall) -> TaskResult:
     """Sort by score, best first, cut at `top_n`: the answer's JSON text."""
     scored, documents = call.inputs["scored"], call.inputs["documents"]
-    assert isinstance(scored, dict) and isinstance(documents, list) and isinstance(scored["scores"], list)
+    assert isinstance(scored, dict)
+    assert isinstance(scored["scores"], list)
+    assert isinstance(documents, list)
     order = sorted(enumerate(scored["scores"]), key=itemgetter(1), reverse=True)
     top_n = call.inputs["top_n"]
     if isinstance(top_n, int):

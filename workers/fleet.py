@@ -4,15 +4,14 @@ Runs on the front's loop and nowhere else; the router decides, the fleet does.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 from infra.clock import Clock, monotonic
 from infra.errors import Draining, EngineFailed, ModelLoading, NoRoom, QueueFull
 from infra.settings import ServerSettings
 from infra.types import EngineId, ModelName, PoolId
 from workers.affinity import Affinity
+from workers.lines import SlotLine
 from workers.live import Engine, Lease
 from workers.pools.card import CardPool
 from workers.pools.service import ServiceChecks, service_engine
@@ -22,15 +21,6 @@ from workers.types import Demand, ModelEntry, ModelFormat, Placement, PoolView, 
 
 Tried = frozenset[tuple[EngineId, int]]
 NOT_TRIED: Tried = frozenset()
-
-
-@dataclass(slots=True)
-class _Line:
-    """Who waits for a model: for a slot (first come, first served), or for its load."""
-
-    for_slot: deque[asyncio.Future[Engine | None]] = field(default_factory=deque)
-    for_load: int = 0
-    mean_service_s: float = 1.0
 
 
 class Fleet:
@@ -55,7 +45,7 @@ class Fleet:
         self._needed_bytes = needed_bytes
         self._clock = clock
         self._services: dict[ModelName, Engine] = {}
-        self._lines: dict[ModelName, _Line] = {}
+        self._lines: dict[ModelName, SlotLine] = {}
         residents.changed = self._on_change
 
     async def acquire(self, demand: Demand, entry: ModelEntry, tried: Tried = NOT_TRIED) -> Lease:
@@ -66,26 +56,15 @@ class Fleet:
             LoadFailed, ServiceDown, EngineFailed: the model cannot be had.
         """
         started_s = self._clock()
-        if entry.format is ModelFormat.SERVICE:
-            service = self._service(entry)
-            if not self._checks.alive(service):
-                await self._checks.ensure(service)
+        if entry.format is ModelFormat.SERVICE and not self._checks.alive(service := self._service(entry)):
+            await self._checks.ensure(service)
         while True:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
             placement = await self._decide(demand, entry, tried)
-            if placement.action == "use" and placement.engine is not None:
-                engine = self._engine(entry, placement.engine)
-                engine.in_flight += 1
+            engine = await self._carry_out(placement, entry, started_s, tried)
+            if engine is not None:
                 return self._lease(engine, placement, started_s, demand)
-            if placement.action == "queue":
-                handed = await self._queue(entry, started_s)
-                if handed is not None:
-                    return self._lease(handed, placement, started_s, demand)
-            elif placement.action == "none":
-                raise NoRoom(placement.reason, retry_after_s=10)
-            else:
-                await self._wait_loaded(entry, placement, started_s, tried)
 
     async def preview(self, demand: Demand, entry: ModelEntry) -> Placement:
         """Where the step would go now; nothing is loaded or taken."""
@@ -142,8 +121,26 @@ class Fleet:
 
     def waiting(self, model: ModelName) -> int:
         """Requests that wait for a slot of the model."""
-        line = self._lines.get(model)
-        return len(line.for_slot) if line else 0
+        return len(self._lines.get(model, ()))
+
+    async def _carry_out(
+        self, placement: Placement, entry: ModelEntry, started_s: float, tried: Tried
+    ) -> Engine | None:
+        """Take the slot that was decided on, or wait for what has to come first; None means: decide again."""
+        if placement.action == "use" and placement.engine is not None:
+            engine = self._engine(entry, placement.engine)
+            engine.in_flight += 1
+            return engine
+        if placement.action == "queue":
+            left_s = started_s + self._settings.queue_wait_s - self._clock()
+            return await self._line(entry.name).wait(entry, left_s)
+        if placement.action == "none":
+            raise NoRoom(placement.reason, retry_after_s=10)
+        await self._wait_loaded(entry, placement, started_s, tried)
+        return None
+
+    def _line(self, model: ModelName) -> SlotLine:
+        return self._lines.setdefault(model, SlotLine())
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
         engines = self._of(entry)
@@ -197,11 +194,10 @@ class Fleet:
             self._doubt(engine)
         if engine.epoch != lease.epoch:
             return
-        line = self._lines.get(engine.entry.name)
-        if line is not None:
-            line.mean_service_s += 0.2 * (now_s - lease.taken_s - line.mean_service_s)
+        line = self._line(engine.entry.name)
+        line.served(now_s - lease.taken_s)
         engine.last_used_s = now_s
-        if not (line and engine.state == "ready" and self._hand_over(line, engine)):
+        if engine.state != "ready" or not line.hand_over(engine):
             engine.in_flight -= 1
 
     def _doubt(self, engine: Engine) -> None:
@@ -211,51 +207,9 @@ class Fleet:
         else:
             self._checks.forget(engine)
 
-    def _hand_over(self, line: _Line, engine: Engine) -> bool:
-        """Give the slot to whoever has waited longest."""
-        while line.for_slot:
-            waiter = line.for_slot.popleft()
-            if not waiter.done():
-                waiter.set_result(engine)
-                return True
-        return False
-
-    async def _queue(self, entry: ModelEntry, started_s: float) -> Engine | None:
-        """Wait for a slot; None means: look again, the engine has gone."""
-        line = self._lines.setdefault(entry.name, _Line())
-        if len(line.for_slot) >= entry.queue_max_waiting:
-            raise QueueFull(
-                f"model '{entry.name}' has its {entry.queue_max_waiting} waiting requests already; try again later",
-                retry_after_s=self._back_in_s(entry, line),
-            )
-        waiter: asyncio.Future[Engine | None] = asyncio.get_running_loop().create_future()
-        line.for_slot.append(waiter)
-        try:
-            async with asyncio.timeout(started_s + self._settings.queue_wait_s - self._clock()):
-                return await waiter
-        except TimeoutError as error:
-            self._leave_line(line, waiter)
-            raise QueueFull(
-                f"model '{entry.name}' had no free slot within {self._settings.queue_wait_s:.0f} s",
-                retry_after_s=self._back_in_s(entry, line),
-            ) from error
-        except asyncio.CancelledError:
-            self._leave_line(line, waiter)
-            raise
-
-    def _leave_line(self, line: _Line, waiter: asyncio.Future[Engine | None]) -> None:
-        """A waiter that is gone keeps no place, nor a slot that was handed to it in the same moment."""
-        if waiter in line.for_slot:
-            line.for_slot.remove(waiter)
-        elif not waiter.cancelled() and (engine := waiter.result()) is not None and not self._hand_over(line, engine):
-            engine.in_flight -= 1
-
-    def _back_in_s(self, entry: ModelEntry, line: _Line) -> float:
-        return min(60.0, max(1.0, line.mean_service_s * (1 + len(line.for_slot)) / entry.max_instances))
-
     async def _wait_loaded(self, entry: ModelEntry, placement: Placement, started_s: float, tried: Tried) -> None:
         """Wait for the load for as long as a cold request may; the load goes on whatever becomes of the request."""
-        line = self._lines.setdefault(entry.name, _Line())
+        line = self._line(entry.name)
         if line.for_load >= entry.queue_max_waiting + entry.max_instances:
             raise QueueFull(
                 f"model '{entry.name}' is loading and {line.for_load} requests wait for it", retry_after_s=5
@@ -290,15 +244,9 @@ class Fleet:
 
     def _on_change(self, engine: Engine) -> None:
         """An engine came or went: waiters get its slots, or look for another."""
-        line = self._lines.get(engine.entry.name)
-        if line is None:
-            return
+        line = self._line(engine.entry.name)
         if engine.state == "ready":
-            while engine.in_flight < engine.slots and self._hand_over(line, engine):
+            while engine.in_flight < engine.slots and line.hand_over(engine):
                 engine.in_flight += 1
-            return
-        if not any(other.state == "ready" for other in self._of(engine.entry)):
-            while line.for_slot:
-                waiter = line.for_slot.popleft()
-                if not waiter.done():
-                    waiter.set_result(None)
+        elif not any(other.state == "ready" for other in self._of(engine.entry)):
+            line.look_again()

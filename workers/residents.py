@@ -92,7 +92,7 @@ class Residents:
         return task
 
     def doubt(self, engine: Engine) -> None:
-        """It failed a step: it takes no more until it has answered its health check; a dead one comes back by itself."""
+        """It failed a step: it takes no more until it has answered its health check; a dead one restarts by itself."""
         if engine.state == "ready" and self.engines.get(engine.id) is engine:
             engine.state, engine.reason = "loading", "it failed a request; asking for its health"
             self._track(engine.id, asyncio.ensure_future(self._return(engine, engine.incarnation)))

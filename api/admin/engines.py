@@ -4,20 +4,20 @@ from dataclasses import asdict
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from api.cold import AdminKey, ServicesDep
+from infra.types import Frozen
 
 router = APIRouter(prefix="/admin/api", tags=["admin"])
 
 
-class ModelName(BaseModel):
+class ModelName(Frozen):
     """Names a model."""
 
     model: str
 
 
-class Engine(BaseModel):
+class Engine(Frozen):
     """One engine."""
 
     id: str
@@ -33,7 +33,7 @@ class Engine(BaseModel):
     local: bool
 
 
-class Pool(BaseModel):
+class Pool(Frozen):
     """One card."""
 
     pool: str
@@ -45,14 +45,14 @@ class Pool(BaseModel):
     paused: str | None
 
 
-class Cluster(BaseModel):
+class Cluster(Frozen):
     """Everything that requests can run on."""
 
     pools: list[Pool]
     engines: list[Engine]
 
 
-class Unloaded(BaseModel):
+class Unloaded(Frozen):
     """How many engines let go of the model."""
 
     model: str

@@ -15,7 +15,8 @@ from infra.files import make_private_folder
 from infra.log import set_up
 from infra.migrate import migrate
 from infra.security import new_internal_token
-from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, load_settings
+from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, load_settings, secret_environment
+from infra.supervisor.logs import StderrSink
 from infra.supervisor.main_loop import supervise
 from infra.supervisor.types import ChildSpec
 from infra.tokens import ensure_first_key
@@ -45,11 +46,12 @@ def serve(
 
 
 async def _supervise(settings: Settings, key: str | None) -> int:
-    greeting = asyncio.create_task(greet_when_ready(settings, key))
-    try:
-        return await supervise(lambda _fd: front_spec(settings), drain_s=settings.server.drain_s)
-    finally:
-        greeting.cancel()
+    greeter = asyncio.create_task(greet_when_ready(settings, key))
+    with contextlib.closing(StderrSink(as_json=settings.log.format == "json")) as sink:
+        try:
+            return await supervise(lambda _fd: front_spec(settings), drain_s=settings.server.drain_s, sink=sink)
+        finally:
+            greeter.cancel()
 
 
 def prepare_install(settings: Settings) -> None:
@@ -142,7 +144,7 @@ def front_spec(settings: Settings) -> ChildSpec:
             "CODERAI_SERVER__PORT": str(settings.server.port),
             "CODERAI_HOME": str(settings.home),
         },
-        secret_env={INTERNAL_TOKEN_VARIABLE: _INTERNAL_TOKEN},
+        secret_env={**secret_environment(), INTERNAL_TOKEN_VARIABLE: _INTERNAL_TOKEN},
         stop_grace_s=settings.server.drain_s + 5,
     )
 

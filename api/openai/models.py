@@ -3,9 +3,9 @@
 import asyncio
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from api.cold import AdminKey, ServicesDep, UserKey
+from infra.types import Frozen
 from workers.catalogue_rows import ModelRows
 from workers.types import Capability, ModelEntry
 
@@ -15,7 +15,7 @@ _CREATED = 1_700_000_000
 """Models carry no date of birth; clients need an integer."""
 
 
-class Model(BaseModel):
+class Model(Frozen):
     """OpenAI's model object, and what we know beyond it."""
 
     id: str
@@ -32,14 +32,14 @@ class Model(BaseModel):
     """`cosine` where the model is an embedder whose cosines stand in for a cross-encoder's scores."""
 
 
-class ModelList(BaseModel):
+class ModelList(Frozen):
     """All models, by name."""
 
     object: str = "list"
     data: list[Model]
 
 
-class ModelDeleted(BaseModel):
+class ModelDeleted(Frozen):
     """OpenAI's answer to a deletion."""
 
     id: str

@@ -3,32 +3,32 @@
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from api.cold import ServicesDep, UserKey
 from api.openai.resources import RESOURCES
 from flows.plan import Plan
 from infra.errors import InvalidRequest
+from infra.types import Frozen
 from workers.types import Placement
 
 router = APIRouter(prefix="/v1", tags=["plan"])
 
 
-class PlanRequest(BaseModel):
+class PlanRequest(Frozen):
     """A request as its endpoint would take it."""
 
     endpoint: str
     request: dict[str, Any]
 
 
-class StepPlacement(BaseModel):
+class StepPlacement(Frozen):
     """Where a step would go; None for a step that the front does itself."""
 
     step: str
     placement: Placement | None
 
 
-class Planned(BaseModel):
+class Planned(Frozen):
     """The DAG, and the placement of each of its steps."""
 
     plan: Plan

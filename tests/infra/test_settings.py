@@ -20,12 +20,13 @@ def test_the_links_descriptor(monkeypatch: pytest.MonkeyPatch, value: str, expec
     assert link_fd() == expected
 
 
-def test_secrets_are_for_the_front_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CODERAI_MODELS__HUB_TOKEN", "t")
-    monkeypatch.setenv("CODERAI_SERVER__PORT", "1")
-    assert secret_environment() == {"CODERAI_MODELS__HUB_TOKEN": "t"}
-    assert "CODERAI_MODELS__HUB_TOKEN" not in inherited_environment()
-    assert inherited_environment()["CODERAI_SERVER__PORT"] == "1"
+@pytest.mark.parametrize("variable", ["CODERAI_MODELS__HUB_TOKEN", "CODERAI_DATABASE_URL", "CODERAI_MODEL"])
+def test_settings_are_for_the_front_alone(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "secret")
+    monkeypatch.setenv("CODERAI_HOME", "/srv/coderai")
+    assert secret_environment() == {variable: "secret"}
+    assert variable not in inherited_environment()
+    assert inherited_environment()["CODERAI_HOME"] == "/srv/coderai"
 
 
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

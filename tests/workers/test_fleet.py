@@ -118,7 +118,7 @@ async def test_a_waiter_that_leaves_takes_no_slot_along(make_fleet: MakeFleet) -
 async def test_waiting_for_a_slot_ends_in_time(make_fleet: MakeFleet) -> None:
     fleet, entry = make_fleet(queue_wait_s=0.05), make_entry(max_instances=1)
     lease = await acquire(fleet, entry)
-    with pytest.raises(QueueFull, match="no free slot within"):
+    with pytest.raises(QueueFull, match="no free slot in time"):
         await acquire(fleet, entry)
     lease.release()
     assert lease.engine.in_flight == 0
