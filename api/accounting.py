@@ -55,8 +55,7 @@ class Accounting:
         self.active -= 1
         seconds = now_s - account.started_s
         labels = (account.key, account.model, account.kind, str(account.status or _CLIENT_GONE), account.engine)
-        self._metrics.requests.add(labels)
-        self._metrics.seconds.observe(labels, seconds)
+        self._metrics.requests.observe(labels, seconds)
         record = account.record
         if record is not None:
             self._count(account, record, seconds)

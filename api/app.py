@@ -1,17 +1,24 @@
 """The front as one ASGI application: hot routes by one dict access, everything else on FastAPI."""
 
+import functools
 from typing import Any
 
-from fastapi import FastAPI
+import orjson
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
 
 from api.admin import engines, health
-from api.asgi import Receive, Scope, Send
+from api.asgi import ClientGone, Exchange, Message, Receive, Scope, Send
 from api.cold import UserKey, install_handlers
 from api.openai import models, plan
 from api.openai.endpoint import Endpoint
 from api.openai.resources import PATHS, RESOURCES
 from api.openapi import document
 from api.services import Services
+from infra.errors import CoderAIError
+
+_OPEN = frozenset({"/healthz", "/metrics"})
+"""Paths that need no key, or look at the settings for it themselves."""
 
 
 class App:
@@ -19,6 +26,8 @@ class App:
 
     def __init__(self, services: Services) -> None:
         self._hot = {("POST", path): Endpoint(services, RESOURCES[name]) for path, name in PATHS.items()}
+        self._services = services
+        self._max_body_bytes = services.settings.server.max_body_mb * 2**20
         self._cold = cold_app()
         self._cold.state.services = services
 
@@ -28,8 +37,36 @@ class App:
             hot = self._hot.get((scope["method"], scope["path"]))
             if hot is not None:
                 await hot(scope, receive, send)
-                return
-        await self._cold(scope, receive, send)
+            else:
+                await self._answer_cold(scope, receive, send)
+        else:
+            await self._cold(scope, receive, send)
+
+    async def _answer_cold(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let FastAPI answer, once the caller has a key and the body is within the limit: it would read any."""
+        exchange = Exchange(scope, receive, send)
+        try:
+            if exchange.path not in _OPEN:
+                self._services.auth.require(exchange.headers, "user")
+            body = await exchange.body(self._max_body_bytes)
+        except ClientGone:
+            return
+        except CoderAIError as error:
+            await exchange.fail(error, [])
+            return
+        await self._cold(scope, _given(body, receive), send)
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """`receive` for a request whose body has been read."""
+    waiting = [body]
+
+    async def receive_rest() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return receive_rest
 
 
 def cold_app() -> FastAPI:
@@ -38,10 +75,14 @@ def cold_app() -> FastAPI:
     for router in (models.router, plan.router, engines.router, health.router):
         app.include_router(router)
 
-    @app.get("/openapi.json", summary="This document", tags=["health"])
-    async def openapi(_key: UserKey) -> dict[str, Any]:
+    @functools.cache
+    def text() -> bytes:
+        return orjson.dumps(document(app))
+
+    @app.get("/openapi.json", summary="This document", tags=["health"], response_class=JSONResponse)
+    def openapi(_key: UserKey) -> Response:  # in a thread: the first call takes a tenth of a second
         """Every route of this server, the plain ASGI ones included."""
-        return document(app)
+        return Response(text(), media_type="application/json")
 
     install_handlers(app, frozenset(PATHS))
     return app

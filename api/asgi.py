@@ -19,8 +19,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _JSON: Headers = [(b"content-type", b"application/json")]
-_WATCH_AFTER_S = 0.05
-"""A request that is done sooner is not watched for a client that leaves: watching costs a task."""
+CLIENT_EXTENSION = "coderai.client"
+"""Where the server's protocol puts its `Client` into the scope."""
 
 
 class ClientGone(Exception):
@@ -30,20 +30,22 @@ class ClientGone(Exception):
 class Exchange:
     """One request and its answer."""
 
-    __slots__ = ("answered", "headers", "path", "receive", "scope", "send", "status")
+    __slots__ = ("answered", "client", "headers", "path", "receive", "scope", "send", "status")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
         self.path: str = scope["path"]
-        self.headers: Headers = scope["headers"]
+        self.headers = dict[bytes, bytes](scope["headers"])
+        self.client: Client = scope["extensions"][CLIENT_EXTENSION]
         self.answered = False
         self.status = 0
 
     def header(self, name: bytes) -> str | None:
         """A header by its lower-case name."""
-        return header_of(self.headers, name)
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     async def body(self, max_bytes: int) -> bytes:
         """The whole body. The server closes a connection whose body does not arrive in time (`api/protocol.py`).
@@ -53,12 +55,12 @@ class Exchange:
             ClientGone: the client left.
         """
         claimed = self.header(b"content-length")
-        if claimed is not None and claimed.isdigit() and int(claimed) > max_bytes:
+        if claimed is not None and claimed.isdecimal() and int(claimed) > max_bytes:
             raise _too_large(max_bytes)
         message = await self._message()
-        body: bytes = message.get("body", b"")
+        body = _within(message.get("body", b""), max_bytes)
         if not message.get("more_body", False):
-            return _within(body, max_bytes)
+            return body
         parts = [body]
         size_bytes = len(body)
         while message.get("more_body", False):
@@ -93,15 +95,20 @@ class Exchange:
         return message
 
 
+_DONE = b"data: [DONE]\n\n"
+
+
 class EventStream:
     """The client's end of a server-sent event stream; the answer's head leaves with the first bytes."""
 
-    __slots__ = ("_exchange", "_extra", "first_write_s", "started")
+    __slots__ = ("_exchange", "_extra", "finished", "first_write_s", "started")
 
     def __init__(self, exchange: Exchange, extra: Callable[[], Headers]) -> None:
         self._exchange = exchange
         self._extra = extra
         self.started = False
+        self.finished = False
+        """Whether the stream's last event was passed on."""
         self.first_write_s: float | None = None
 
     async def write(self, data: bytes) -> None:
@@ -112,6 +119,7 @@ class EventStream:
             self._exchange.answered, self._exchange.status = True, 200
             head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})
+        self.finished = data.endswith(_DONE)
         await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
@@ -119,43 +127,48 @@ class EventStream:
         await self._exchange.send({"type": "http.response.body", "body": b""})
 
 
+class Client:
+    """One connection's client, as the server's protocol tells of it: whoever answers it can be cancelled."""
+
+    __slots__ = ("gone", "left")
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.left: Callable[[], None] | None = None
+        """Called when the client leaves in the middle of a request."""
+
+    def leave(self) -> None:
+        """The connection is lost."""
+        self.gone = True
+        if self.left is not None:
+            self.left()
+
+
 class ClientWatch:
-    """Cancels the task that answers when its client has left. Use as `with ClientWatch(...) as watch`."""
+    """Cancels the task that answers when its client has left before the end of `stream`, or of a whole answer."""
 
-    __slots__ = ("_handle", "_receive", "_target", "_task", "gone")
+    __slots__ = ("_client", "_stream", "_task", "gone")
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, client: Client, stream: EventStream | None = None) -> None:
+        self._client = client
+        self._stream = stream
+        self._task: asyncio.Task[Any] | None = None
         self.gone = False
 
     def __enter__(self) -> "ClientWatch":
-        self._target = asyncio.current_task()
-        self._handle = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._begin)
+        self._task = asyncio.current_task()
+        self._client.left = self._left
+        if self._client.gone:
+            self._left()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._handle.cancel()
-        if self._task is not None:
+        self._client.left = None
+
+    def _left(self) -> None:
+        if self._task is not None and not (self._stream is not None and self._stream.finished):
+            self.gone = True
             self._task.cancel()
-
-    def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._wait())
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self.gone = True
-        if self._target is not None:
-            self._target.cancel()
-
-
-def header_of(headers: Headers, name: bytes) -> str | None:
-    """The first header of that lower-case name."""
-    for key, value in headers:
-        if key == name:
-            return value.decode("latin-1")
-    return None
 
 
 def parse_object(body: bytes) -> dict[str, Json]:

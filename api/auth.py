@@ -1,7 +1,7 @@
 """Who asks: the bearer key of a request, and whether its scope opens the door."""
 
-from api.asgi import header_of
-from api.errors import Headers
+from collections.abc import Mapping
+
 from infra.errors import Forbidden, NotAuthenticated
 from infra.security import same_secret
 from infra.tokens import Key, Scope, TokenTable
@@ -23,14 +23,14 @@ class Auth:
         self._tokens = tokens
         self._internal_token = internal_token
 
-    def require(self, headers: Headers, scope: Scope) -> Key:
+    def require(self, headers: Mapping[bytes, bytes], scope: Scope) -> Key:
         """The caller.
 
         Raises:
             NotAuthenticated: no key, or one that is unknown or revoked.
             Forbidden: the key's scope does not reach.
         """
-        header = header_of(headers, b"authorization") or ""
+        header = headers.get(b"authorization", b"").decode("latin-1")
         kind, _space, secret = header.partition(" ")
         secret = secret.strip()
         if kind.lower() != "bearer" or not secret:

@@ -1,7 +1,7 @@
 """What the routes on FastAPI share: the services, the caller, errors in OpenAI's shape."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, cast
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -16,16 +16,16 @@ from infra.tokens import Key, Scope
 log = logging.getLogger("api.cold")
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
 
 ServicesDep = Annotated[Services, Depends(_services)]
 
 
-def _require(scope: Scope) -> Callable[[Request], Key]:
-    def caller(request: Request) -> Key:
-        return _services(request).auth.require(request.scope["headers"], scope)
+def _require(scope: Scope) -> Callable[[Request], Awaitable[Key]]:
+    async def caller(request: Request) -> Key:
+        return (await _services(request)).auth.require(dict(request.scope["headers"]), scope)
 
     return caller
 
@@ -55,7 +55,7 @@ def install_handlers(app: FastAPI, hot_paths: frozenset[str]) -> None:
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, FrameworkError)
         try:
-            _services(request).auth.require(request.scope["headers"], "user")
+            (await _services(request)).auth.require(dict(request.scope["headers"]), "user")
         except CoderAIError as closed:
             return respond(closed)
         path, method = request.url.path, request.method

@@ -14,6 +14,7 @@ from api.services import Services
 from api.shelf import Shelf
 from flows.execute import Executor
 from infra.database import open_database, require_current
+from infra.errors import InvalidRequest, LoadFailed
 from infra.hardware.cards import physical_cores
 from infra.hardware.detect import detect, read_card
 from infra.hardware.thermal import ThermalGate
@@ -123,9 +124,16 @@ def _fleet(
 
 
 def _needed_bytes(entry: ModelEntry, settings: Settings) -> int:
-    """Memory of one engine process: weights, KV cache of all slots, working memory, prompt cache."""
+    """Memory of one engine process: weights, KV cache of all slots, working memory, prompt cache.
+
+    Raises:
+        LoadFailed: the file has gone or gone bad since it was added, which is no fault of the request's.
+    """
     assert entry.path is not None
-    facts = read_weights(entry.path)
+    try:
+        facts = read_weights(entry.path)
+    except InvalidRequest as error:
+        raise LoadFailed(f"model '{entry.name}' could not be loaded: {error.message}") from error
     context_tokens = slot_context_tokens(entry, settings.llama)
     return memory_bytes(facts, context_tokens, entry.max_instances) + settings.llama.cache_ram_mib * 2**20
 

@@ -1,8 +1,14 @@
-"""Our error tree as HTTP: one table from error class to status and OpenAI's error object."""
+"""Our error tree as HTTP: one table from error class to status and OpenAI's error object.
+
+The first line of the table that fits holds, so a class stands above its base.
+"""
+
+import math
 
 import orjson
 
 from infra import errors
+from infra.downloads import DownloadFailed
 from infra.types import Json
 
 _TABLE: tuple[tuple[type[errors.CoderAIError], int, str], ...] = (
@@ -13,12 +19,17 @@ _TABLE: tuple[tuple[type[errors.CoderAIError], int, str], ...] = (
     (errors.Conflict, 409, "invalid_request_error"),
     (errors.RateLimited, 429, "rate_limit_error"),
     (errors.NotInstalled, 501, "server_error"),
+    (errors.SettingsInvalid, 500, "server_error"),
     (errors.UserError, 400, "invalid_request_error"),
     (errors.NoCapacity, 503, "server_error"),
     (errors.DiskFull, 507, "server_error"),
     (errors.ServiceDown, 502, "server_error"),
     (errors.LoadFailed, 503, "server_error"),
     (errors.EngineFailed, 502, "server_error"),
+    (DownloadFailed, 502, "server_error"),
+    (errors.DatabaseTooNew, 503, "server_error"),
+    (errors.DatabaseUnusable, 503, "server_error"),
+    (errors.Bug, 500, "server_error"),
 )
 
 Headers = list[tuple[bytes, bytes]]
@@ -38,7 +49,7 @@ def error_body(error: BaseException) -> bytes:
 
 def error_object(error: BaseException) -> dict[str, Json]:
     """`{message, type, param, code}`."""
-    if not isinstance(error, errors.CoderAIError):
+    if not isinstance(error, errors.CoderAIError) or isinstance(error, errors.Bug):
         return {
             "message": "the server made a mistake; its log has the details under this run's id",
             "type": "server_error",
@@ -54,7 +65,7 @@ def error_headers(error: BaseException) -> Headers:
     """`Retry-After` where coming back later helps, `WWW-Authenticate` where a key does."""
     headers: Headers = [(b"content-type", b"application/json")]
     if isinstance(error, errors.CoderAIError) and error.retry_after_s is not None:
-        headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
+        headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after_s))).encode()))
     if isinstance(error, errors.NotAuthenticated):
         headers.append((b"www-authenticate", b"Bearer"))
     return headers

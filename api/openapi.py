@@ -29,8 +29,9 @@ def document(app: FastAPI) -> dict[str, Any]:
     made = get_openapi(title=app.title, version=app.version, routes=app.routes, description=app.description)
     components = made.setdefault("components", {})
     shapes = components.setdefault("schemas", {})
+    requests = request_schemas()
     for path, name in PATHS.items():
-        schema = request_schemas()[name]
+        schema = requests[name]
         shapes.update(schema.pop("$defs", {}))
         shapes[schema["title"]] = schema
         made["paths"][path] = {"post": _operation(name, f"#/components/schemas/{schema['title']}")}

@@ -1,7 +1,9 @@
 """Runs one planned request for one client: executes, answers or streams, and tells record, metrics and log."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from api.asgi import ClientWatch, EventStream, Exchange
 from api.errors import Headers, error_body
@@ -24,13 +26,12 @@ class ModelPlacer:
     fleet: Fleet
     entry: ModelEntry
 
-    async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
+    def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Coroutine[Any, Any, Lease]:
         """A slot, from the fleet."""
-        return await self.fleet.acquire(demand, self.entry, tried)
+        return self.fleet.acquire(demand, self.entry, tried)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a run went: its recorder, and the error that is still to be answered."""
 
     recorder: RunRecorder
@@ -60,7 +61,7 @@ class Runner:
         error: BaseException | None = None
         unanswered: Exception | None = None
         try:
-            with ClientWatch(exchange.receive) as watch:
+            with ClientWatch(exchange.client, channel) as watch:
                 try:
                     result = await self._executor.run(plan, ModelPlacer(self._fleet, entry), recorder, channel)
                     if channel is None or not channel.started:

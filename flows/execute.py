@@ -4,8 +4,8 @@ Knows neither HTTP nor GPUs. What happens is told to an `Observer`.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
 
 from flows.plan import Plan, Step, StepId
 from infra.errors import CoderAIError, EngineFailed, NoCapacity, ServiceDown
@@ -16,6 +16,7 @@ from workers.live import Lease
 from workers.transport import Transport
 from workers.types import Demand
 
+_NOWHERE: frozenset[tuple[EngineId, int]] = frozenset()
 TRIES = 2
 """A step is tried once, and once more elsewhere."""
 
@@ -23,7 +24,7 @@ TRIES = 2
 class Placer(Protocol):
     """Gives leases for demands; `tried` are engine incarnations that must not be given again."""
 
-    async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
+    def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Coroutine[Any, Any, Lease]:
         """A slot; waits for one where that is allowed, raises what the fleet raises."""
         ...
 
@@ -117,7 +118,7 @@ class Executor:
         if step.demand is None:
             return None
         try:
-            return await placer.acquire(step.demand, frozenset(tried))
+            return await placer.acquire(step.demand, frozenset(tried) if tried else _NOWHERE)
         except (NoCapacity, EngineFailed) as error:
             if not tried or isinstance(error, ServiceDown):
                 raise

@@ -4,15 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from infra.downloads import DownloadFailed, Source, shown
 from infra.egress import Egress
 from infra.errors import Forbidden, InvalidRequest, NotFound
+from infra.types import FarShape, HubId
 
 DEFAULT_QUANT = "Q4_K_M"
 _ID = re.compile(
@@ -32,23 +33,23 @@ class HubFile:
     source: Source
 
 
-class _Sibling(BaseModel):
+class _Sibling(FarShape):
     rfilename: str
 
 
-class _Repo(BaseModel):
+class _Repo(FarShape):
     sha: str | None = None
     siblings: tuple[_Sibling, ...] = ()
 
 
-class _Lfs(BaseModel):
+class _Lfs(FarShape):
     oid: str
-    size: int
+    size_bytes: int = Field(alias="size")
 
 
-class _TreeItem(BaseModel):
+class _TreeItem(FarShape):
     path: str
-    size: int = 0
+    size_bytes: int = Field(default=0, alias="size")
     lfs: _Lfs | None = None
 
 
@@ -56,13 +57,13 @@ _TREE = TypeAdapter(tuple[_TreeItem, ...])
 _REPO = TypeAdapter(_Repo)
 
 
-def is_hub_id(text: str) -> bool:
+def is_hub_id(text: str) -> TypeGuard[HubId]:
     """Whether `text` reads as `OWNER/REPO[:QUANT]`."""
     return _ID.fullmatch(text) is not None
 
 
 async def resolve_hub_id(
-    hub_id: str, hub_url: str, egress: Egress, token: SecretStr | None = None
+    hub_id: HubId, hub_url: str, egress: Egress, token: SecretStr | None = None
 ) -> tuple[HubFile, ...]:
     """The GGUF files that `OWNER/REPO[:QUANT]` means, the parts of a split one in order.
 
@@ -85,7 +86,7 @@ async def resolve_hub_id(
     return tuple(_hub_file(base, repo, path, tree, token) for path in chosen)
 
 
-def choose_gguf(hub_id: str, paths: Iterable[str], quant: str | None) -> tuple[str, ...]:
+def choose_gguf(hub_id: HubId, paths: Iterable[str], quant: str | None) -> tuple[str, ...]:
     """The paths of one model among a repository's files: one, or all parts of a split one in order.
 
     Raises:
@@ -132,7 +133,9 @@ def _hub_file(base: str, repo: str, path: str, tree: Mapping[str, _TreeItem], to
         raise DownloadFailed(f"{base} lists {path} in {repo} but does not say what it must be: try again later")
     url = f"{base}/{repo}/resolve/main/{quote(path)}"
     sha256 = item.lfs.oid.removeprefix("sha256:") if item.lfs else None
-    return HubFile(PurePosixPath(path).name, Source(url, sha256, item.lfs.size if item.lfs else item.size, token))
+    return HubFile(
+        PurePosixPath(path).name, Source(url, sha256, item.lfs.size_bytes if item.lfs else item.size_bytes, token)
+    )
 
 
 @dataclass(frozen=True, slots=True)

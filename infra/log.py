@@ -4,6 +4,7 @@ import asyncio
 import functools
 import logging
 import os
+import re
 import sys
 import time
 from typing import Protocol
@@ -13,6 +14,8 @@ import orjson
 from infra.settings import LogSettings
 
 FLUSH_S = 0.1
+_WORDLESS = re.compile(r"[^\w.:-]")
+"""An error's code may be a far service's: it stays one word, and can forge no line."""
 
 
 def set_up(settings: LogSettings) -> None:
@@ -63,30 +66,30 @@ class AccessLog:
         self._json = settings.format == "json"
         self._on = settings.access
         self._descriptor = descriptor
-        self._lines: list[tuple[float, AccessRecord, float]] = []
+        self._lines: list[str] = []
 
     def write(self, record: AccessRecord, seconds: float) -> None:
-        """Note one request; must be called on the loop. The line is made later, with the others."""
+        """Note one request; must be called on the loop."""
         if not self._on:
             return
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_S, self.flush)
-        self._lines.append((time.time(), record, seconds))
+        self._lines.append((_json_line if self._json else _text_line)(time.time(), record, seconds))
 
     def flush(self) -> None:
         """Write what has gathered. A closed or full stderr loses lines, never a request."""
-        noted, self._lines = self._lines, []
-        if noted:
-            line = _json_line if self._json else _text_line
-            text = "\n".join(line(when, record, seconds) for when, record, seconds in noted)
+        lines, self._lines = self._lines, []
+        if lines:
             try:
-                os.write(self._descriptor, text.encode() + b"\n")
+                os.write(self._descriptor, "\n".join(lines).encode() + b"\n")
+            except BlockingIOError:
+                pass  # its reader is behind; the next lines may find room
             except OSError:
                 self._on = False
 
 
 def _text_line(when: float, record: AccessRecord, seconds: float) -> str:
-    error = f" error={record.error}" if record.error else ""
+    error = f" error={_WORDLESS.sub('_', record.error)}" if record.error else ""
     return (
         f"{_second(int(when))} access run={record.run} key={record.key} kind={record.kind} model={record.model} "
         f"status={record.status} ms={seconds * 1000:.1f} engine={record.engine or '-'}{error}"

@@ -14,8 +14,13 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Tally("coderai_requests", "Finished requests.", _REQUEST)
-        self.seconds = TimeTally("coderai_request_seconds", "Wall time of a request.", _REQUEST, _BOUNDS_S)
+        self.requests = TimeTally(
+            "coderai_request_seconds",
+            "Finished requests by wall time.",
+            _REQUEST,
+            _BOUNDS_S,
+            counter="coderai_requests",
+        )
         self.queue_wait = TimeTally(
             "coderai_queue_wait_seconds", "Time from a request's start to its slot.", ("model",), _BOUNDS_S
         )
@@ -24,7 +29,7 @@ class Metrics:
         )
         self.tokens = Tally("coderai_tokens", "Tokens by direction.", ("key", "model", "direction"))
         self.retries = Tally("coderai_step_retries", "Steps tried once more elsewhere.", ("model",))
-        for tally in (self.requests, self.seconds, self.queue_wait, self.first_token, self.tokens, self.retries):
+        for tally in (self.requests, self.queue_wait, self.first_token, self.tokens, self.retries):
             self.registry.register(tally)
         self.active = self._gauge("coderai_requests_active", "Requests being answered.")
         self.engine_up = self._gauge("coderai_engine_up", "1 when the engine answers.", *_ENGINE)

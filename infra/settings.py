@@ -4,8 +4,10 @@ Environment > file > default. Keys of the environment are `CODERAI_<SECTION>__<K
 This is the only module that reads the environment.
 """
 
+import difflib
 import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -150,7 +152,9 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Init arguments (tests), then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=config_path())
+        file = TomlConfigSettingsSource(settings_cls, toml_file=config_path())
+        _require_known(file.toml_data)
+        return init_settings, env_settings, file
 
     def at(self, *parts: str) -> Path:
         """A path below the install's directory."""
@@ -187,6 +191,23 @@ def load_settings(**overrides: Any) -> Settings:
             param=key,
         ) from error
     return settings.model_copy(update={"home": settings.home.expanduser().absolute()})
+
+
+def _require_known(table: Mapping[str, Any]) -> None:
+    """Refuse a key of the file that is no setting: it would be ignored in silence. (Variables may be anybody's.)"""
+    for key, near in _unknown_keys(table, Settings, ""):
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise SettingsInvalid(f"{config_path()} has the key {key!r}, which is no setting{hint}", param=key)
+
+
+def _unknown_keys(table: Mapping[str, Any], model: type[BaseModel], prefix: str) -> Iterator[tuple[str, list[str]]]:
+    """Keys of the table that the model lacks, each with near names; sections within it are searched, too."""
+    for key, value in table.items():
+        field = model.model_fields.get(key)
+        if field is None:
+            yield f"{prefix}{key}", difflib.get_close_matches(key, model.model_fields)
+        elif isinstance(value, dict) and isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _unknown_keys(value, field.annotation, f"{prefix}{key}.")
 
 
 def inherited_environment() -> dict[str, str]:

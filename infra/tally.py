@@ -35,10 +35,13 @@ class Tally(Collector):
 
 
 class TimeTally(Collector):
-    """Histograms of seconds by label values."""
+    """Histograms of seconds by label values; `counter` names a counter of the same events to show beside them."""
 
-    def __init__(self, name: str, documentation: str, labels: Labels, bounds_s: tuple[float, ...]) -> None:
+    def __init__(
+        self, name: str, documentation: str, labels: Labels, bounds_s: tuple[float, ...], *, counter: str | None = None
+    ) -> None:
         self._name = name
+        self._counter = counter
         self._documentation = documentation
         self._labels = labels
         self._bounds_s = bounds_s
@@ -54,8 +57,13 @@ class TimeTally(Collector):
         cells[bisect_left(self._bounds_s, seconds)] += 1
         self._sums[values] += seconds
 
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The family, as it stands; buckets are cumulative, as Prometheus wants them."""
+    def collect(self) -> Iterator[HistogramMetricFamily | CounterMetricFamily]:
+        """The families, as they stand; buckets are cumulative, as Prometheus wants them."""
+        if self._counter is not None:
+            counter = CounterMetricFamily(self._counter, self._documentation, labels=self._labels)
+            for values, cells in list(self._cells.items()):
+                counter.add_metric(values, float(sum(cells)))
+            yield counter
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         names = [str(bound) for bound in self._bounds_s] + ["+Inf"]
         for values, cells in list(self._cells.items()):

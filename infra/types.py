@@ -1,5 +1,6 @@
 """The base of our value objects, and the ids that must not be confused with plain text."""
 
+import os
 from typing import NewType
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -16,9 +17,24 @@ PoolId = NewType("PoolId", str)
 """A work pool: a card's id (`cpu`, `cuda-<uuid>`, `vulkan-0`), or `service:<host>` for a far service."""
 KeyName = NewType("KeyName", str)
 """The name of an API key: what logs and metrics show."""
+HubId = NewType("HubId", str)
+"""A hub's model: `OWNER/REPO[:QUANT]`."""
+
+
+def new_run_id() -> RunId:
+    """A random UUID in text (version 4 of RFC 9562), made without the object that the standard library makes first."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return RunId(f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}")
 
 
 class Frozen(BaseModel):
     """Immutable, and strict about unknown fields: the base of everything that crosses a boundary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FarShape(BaseModel):
+    """Immutable, and blind to unknown fields: what we read of another program's answer or file, which may grow."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")

@@ -1,7 +1,6 @@
 """Asks an engine and gives its answer: streamed through as it comes, whole as bytes, or read for a later step."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import aiohttp
 import orjson
@@ -37,12 +36,17 @@ async def generate(call: TaskCall) -> TaskResult:
     assert isinstance(path, str)
     assert isinstance(request, dict)
     mending = mend(path, request, traits_of(engine.props) if engine.local else _FAR)
-    async with _answer(call, path, mending.body if mending else request) as response:
-        if call.channel is None:
-            raw = await response.read()
-            body = _whole(raw, path, mending, engine)
-            return TaskResult(body, usage_in(body if mending and mending.touches_answer else raw))
-        return TaskResult(b"", await _pass_on(call, response, mending))
+    response = await _asked(call, path, mending.body if mending else request)
+    try:
+        if call.channel is not None:
+            return TaskResult(b"", await _pass_on(call, response, mending))
+        raw = await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _broken_off(engine, error) from error
+    finally:
+        _let_go(response)
+    body = _whole(raw, path, mending, engine)
+    return TaskResult(body, usage_in(body if mending and mending.touches_answer else raw))
 
 
 async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict[str, Json], Usage | None]:
@@ -51,35 +55,47 @@ async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict
     Raises:
         EngineFailed, UpstreamRefused: as `generate`.
     """
-    async with _answer(call, path, request) as response:
-        raw = await response.read()
+    response = await _asked(call, path, request)
     try:
+        raw = await response.read()
         answer = orjson.loads(raw)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _broken_off(call.leased(), error) from error
     except orjson.JSONDecodeError as error:
         raise EngineFailed(f"{call.leased().id} did not answer in JSON") from error
+    finally:
+        _let_go(response)
     if not isinstance(answer, dict):
         raise EngineFailed(f"{call.leased().id} did not answer with a JSON object")
     return answer, usage_in(raw)
 
 
-@asynccontextmanager
-async def _answer(call: TaskCall, path: str, request: dict[str, Json]) -> AsyncIterator[aiohttp.ClientResponse]:
-    """The engine's answer, its head good and its body unread; a connection that breaks is the engine's failure."""
+async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> aiohttp.ClientResponse:
+    """The engine's answer, its head good and its body unread."""
     engine = call.leased()
     request["model"] = engine.entry.served_model or engine.entry.name
     response = await call.transport.post(engine, path, orjson.dumps(request))
+    if response.status == 200:
+        return response
     try:
-        if response.status != 200:
-            body = await response.content.read(_REFUSAL_BYTES)
-            raise refusal(engine.id, path, response.status, body, ours=engine.local)
-        yield response
+        body = await response.content.read(_REFUSAL_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise EngineFailed(f"{engine.id} broke off its answer: {error or type(error).__name__}") from error
+        raise _broken_off(engine, error) from error
     finally:
-        if response.content.at_eof():
-            response.release()
-        else:
-            response.close()
+        _let_go(response)
+    raise refusal(engine.id, path, response.status, body, ours=engine.local)
+
+
+def _broken_off(engine: Engine, error: Exception) -> EngineFailed:
+    return EngineFailed(f"{engine.id} broke off its answer: {error or type(error).__name__}")
+
+
+def _let_go(response: aiohttp.ClientResponse) -> None:
+    """Keep the connection of an answer that was read whole, close any other: the engine then stops its work."""
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()
 
 
 def _whole(raw: bytes, path: str, mending: Mending | None, engine: Engine) -> bytes:

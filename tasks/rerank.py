@@ -71,7 +71,7 @@ def _scored(scores: list[Json], usage: Usage | None) -> TaskResult:
 
 
 def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
-    """The embeddings in the order of their `index`; None unless all are there."""
+    """The embeddings in the order of their `index`; None unless all are there, of one length."""
     vectors: list[list[float] | None] = [None] * count
     data = answer.get("data")
     for item in data if isinstance(data, list) else []:
@@ -81,7 +81,7 @@ def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
         if isinstance(index, int) and 0 <= index < count and isinstance(vector, list):
             vectors[index] = [float(value) for value in vector if isinstance(value, int | float)]
     whole = [vector for vector in vectors if vector]
-    return whole if len(whole) == count else None
+    return whole if len(whole) == count and len({len(vector) for vector in whole}) == 1 else None
 
 
 def _cosine(left: list[float], right: list[float]) -> float:

@@ -1,7 +1,7 @@
 """What every task takes and gives."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.types import Json
 from tasks.channel import Channel
@@ -9,8 +9,7 @@ from workers.live import Engine
 from workers.transport import Transport
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one step, as the engine counted them."""
 
     prompt_tokens: int
@@ -18,8 +17,7 @@ class Usage:
     cached_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCall:
+class TaskCall(NamedTuple):
     """One call of a task: its inputs (values and earlier results, by name), its engine if it has a lease, a channel
     if the client streams."""
 
@@ -34,8 +32,7 @@ class TaskCall:
         return self.engine
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(NamedTuple):
     """A step's result: JSON for later steps, or an answer's bytes as they came from the engine."""
 
     value: Json | bytes

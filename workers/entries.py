@@ -19,6 +19,8 @@ from workers.types import Capability, ModelEntry, ModelFormat
 from workers.weights import WeightsFacts, capabilities_of
 
 Source = Literal["file", "database", "package"]
+SERVICE_INSTANCES = 256
+"""Requests that a far service gets at once unless its row says otherwise: it has a queue of its own."""
 HIDDEN_KEY = "***"
 """What is shown in place of a far service's key."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
@@ -61,6 +63,7 @@ def _filled(row: Mapping[str, object], read_weights: ReadWeights | None) -> dict
         filled["service_url"] = normalise_service_url(url)
         filled.setdefault("format", ModelFormat.SERVICE)
         filled.setdefault("capabilities", _SERVICE_CAPABILITIES)
+        filled.setdefault("max_instances", SERVICE_INSTANCES)
     elif isinstance(path := filled.get("path"), str | Path):
         filled["path"] = path = Path(path)
         if read_weights is not None and not {"format", "capabilities", "weights_bytes"} <= filled.keys():

@@ -111,6 +111,10 @@ class Fleet:
         for engine in self.residents.of(model):
             self.residents.unload(engine)
 
+    def has_choice(self, entry: ModelEntry) -> bool:
+        """Whether the model could be in several places, so that a conversation's place matters."""
+        return len(self._pools) > 1 and entry.format is not ModelFormat.SERVICE and entry.engine is None
+
     def engines(self) -> list[Engine]:
         """Every engine, local first."""
         return [*self.residents.engines.values(), *self._services.values()]
@@ -144,9 +148,9 @@ class Fleet:
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
         engines = self._of(entry)
-        views = tuple(engine.view(self._paused(engine)) for engine in engines)
+        views = tuple([engine.view(self._paused(engine)) for engine in engines])
         warm = self._warm(demand, entry, engines) if demand.affinity_key else None
-        if entry.format is not ModelFormat.SERVICE and not any(engine.state == "ready" for engine in engines):
+        if entry.format is not ModelFormat.SERVICE and "ready" not in [engine.state for engine in engines]:
             needed_bytes = await self._needed_bytes(entry)
             return place(demand, entry, Snapshot(self.pools(), views), needed_bytes=needed_bytes, tried=tried)
         placement = place(demand, entry, Snapshot((), views), warm=warm, tried=tried)

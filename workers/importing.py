@@ -49,7 +49,7 @@ _SAME = ("served_model", "max_instances", "queue_max_waiting", "keep_resident")
 _READ = frozenset((*_SAME, "path", "id", "name", "alias", "service_url", "api_key", "service_token", "capabilities"))
 _WHY = {
     "enabled": "only whether it is false matters",
-    "engine": "engines have other names here: pin the model to one of `coderai nodes list` if you need to",
+    "engine": "engines have other names here: pin the model to a pool of `coderai engines list` if you need to",
     "runpod": "pods are not part of models here",
     "host": "hosts are not part of models here",
 }

@@ -41,16 +41,16 @@ class Engine:
     def view(self, paused: str | None = None) -> EngineView:
         """What the router may see; `paused` is its pool's."""
         return EngineView(
-            engine=self.id,
-            model=self.entry.name,
-            pool=self.pool,
-            state=self.state,
-            slots=self.slots,
-            in_flight=self.in_flight,
-            local=self.local,
-            incarnation=self.incarnation,
-            reason=self.reason,
-            paused=paused,
+            self.id,
+            self.entry.name,
+            self.pool,
+            self.state,
+            self.slots,
+            self.in_flight,
+            self.local,
+            self.incarnation,
+            self.reason,
+            paused,
         )
 
 

@@ -60,13 +60,18 @@ def _engine_reason(view: EngineView, pin: PoolId | None, tried: frozenset[tuple[
 
 
 def _choose_resident(usable: list[EngineView], warm: EngineId | None, passed: list[PassedOver]) -> Placement:
+    if len(usable) == 1:
+        only = usable[0]
+        if only.in_flight < only.slots:
+            return Placement("use", only.pool, only.engine, "resident", tuple(passed))
+        return Placement("queue", only.pool, only.engine, f"all {only.slots} slots are taken", tuple(passed))
     free = [view for view in usable if view.in_flight < view.slots]
     chosen = next((view for view in free if view.engine == warm), None)
     if chosen is not None:
         why = "its cache holds this conversation"
     elif free:
         chosen = min(free, key=_load_order)
-        why = "resident and least busy" if len(usable) > 1 else "resident"
+        why = "resident and least busy"
     else:
         chosen = min(usable, key=_load_order)
         why = f"all {chosen.slots} slots are taken"

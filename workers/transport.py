@@ -10,6 +10,8 @@ from infra.errors import EngineFailed
 from infra.types import Json
 from workers.live import Engine
 
+KEEP_ALIVE_S = 4.0
+"""Shorter than the five seconds after which llama.cpp's server, and uvicorn, close an idle connection."""
 CONNECT_S = 5.0
 """Seconds a connection may take; an answer may take as long as it needs."""
 
@@ -19,7 +21,7 @@ class Transport:
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, force_close=False),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             auto_decompress=False,
@@ -39,7 +41,11 @@ class Transport:
         if url is None:
             url = self._urls[address] = URL(address)
         try:
-            return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
+            try:
+                return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
+            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+                # A kept-alive connection may be closed by the far end in the moment in which it is used again.
+                return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
 

@@ -6,7 +6,7 @@ Hot values are frozen slotted dataclasses (made once a request); what crosses a 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -96,8 +96,7 @@ class Demand:
 EngineState = Literal["ready", "loading", "down", "quarantined"]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineView:
+class EngineView(NamedTuple):
     """One engine as the router sees it. `incarnation` grows by one with each start of its process."""
 
     engine: EngineId
@@ -130,8 +129,7 @@ class PoolView:
     """Why it takes no new work (too hot, paused by the operator), else None."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The cluster at one moment: what a pure planner or router may look at."""
 
     pools: tuple[PoolView, ...]

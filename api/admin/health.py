@@ -19,7 +19,7 @@ async def healthz(services: ServicesDep) -> dict[str, bool | str]:
 async def metrics(request: Request, services: ServicesDep) -> Response:
     """Counters since start and gauges of now. Open to any key, or to all with `server.metrics_public`."""
     if not services.settings.server.metrics_public:
-        services.auth.require(request.scope["headers"], "user")
+        services.auth.require(dict(request.scope["headers"]), "user")
     _observe(services)
     return Response(services.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 

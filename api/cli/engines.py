@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
@@ -54,7 +55,7 @@ def show() -> None:
     cluster = call_front(load_settings(), "GET", "/admin/api/engines")
     pools = Table("pool", "backend", "free GiB", "of", "remark")
     for pool in cluster["pools"]:
-        remark = pool["paused"] or pool["unusable"] or ""
+        remark = escape(pool["paused"] or pool["unusable"] or "")
         pools.add_row(pool["pool"], pool["backend"], _gib(pool["free_bytes"]), _gib(pool["total_bytes"]), remark)
     engines = Table("engine", "state", "in flight", "waiting", "slots", "GiB", "remark")
     for engine in cluster["engines"]:
@@ -65,7 +66,7 @@ def show() -> None:
             str(engine["waiting"]),
             str(engine["slots"]),
             _gib(engine["memory_bytes"]),
-            engine["reason"],
+            escape(engine["reason"]),
         )
     console = Console()
     console.print(pools)

@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from api.cli import doctor, engines, models, plan, serve, tokens, usage
 from infra.errors import CoderAIError
@@ -29,7 +30,7 @@ def main() -> None:
     try:
         app()
     except CoderAIError as error:
-        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {error.message}")
+        Console(stderr=True, highlight=False).print(f"[red]error:[/red] {escape(error.message)}", soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from api.cli.adding import add_downloaded, is_remote
@@ -59,7 +60,7 @@ def add(
             entry = add_downloaded(settings, rows, what, name, sha256, fields)
         else:
             entry = rows.add_local(what, read_weights, trusted=True, name=name, **fields)
-    _console.print(f"added {entry.name} ({', '.join(entry.capabilities)})", highlight=False)
+    _console.print(f"added {entry.name} ({', '.join(entry.capabilities)})", highlight=False, soft_wrap=True)
 
 
 @app.command("list")
@@ -70,10 +71,10 @@ def show_all() -> None:
         catalogue = Catalogue.load(settings, database, packaged_entries(settings.home), read_weights)
     for entry in catalogue.entries:
         where = entry.service_url or str(entry.path)
-        table.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, where)
+        table.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where))
     _console.print(table)
     for problem in catalogue.problems:
-        _console.print(f"[yellow]{problem}[/yellow]")
+        _console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)
 
 
 @app.command("show")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import sys
 from typing import Annotated
 
@@ -10,8 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from api.cli.local import make_home
+from api.front import RUN_FILE, listen
 from infra.database import open_database
-from infra.files import make_private_folder
+from infra.home_lock import only_server
 from infra.log import set_up
 from infra.migrate import migrate
 from infra.security import new_internal_token
@@ -29,7 +32,9 @@ _console = Console(stderr=True, highlight=False)
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; default: server.host (127.0.0.1).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port for clients; default: server.port (8776).")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port for clients; default: server.port (8776).")
+    ] = None,
 ) -> None:
     """Serve the OpenAI-compatible API until Ctrl-C.
 
@@ -39,10 +44,13 @@ def serve(
     chosen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = settings.model_copy(update={"server": settings.server.model_copy(update=chosen)})
     set_up(settings.log)
-    prepare_install(settings)
-    key = first_key(settings)
-    asyncio.run(prepare_models(settings))
-    raise typer.Exit(asyncio.run(_supervise(settings, key)))
+    make_home(settings, "models", "run")
+    with only_server(settings.home):
+        listen(settings).close()  # the front would say that the port is taken, but in more lines
+        prepare_database(settings)
+        asyncio.run(prepare_models(settings))
+        code = asyncio.run(_supervise(settings, first_key(settings)))
+    raise typer.Exit(code)
 
 
 async def _supervise(settings: Settings, key: str | None) -> int:
@@ -51,18 +59,17 @@ async def _supervise(settings: Settings, key: str | None) -> int:
         try:
             return await supervise(lambda _fd: front_spec(settings), drain_s=settings.server.drain_s, sink=sink)
         finally:
+            if not greeter.done() and key:  # it is in the database: nobody would ever know it
+                _console.print(f"API key (admin, shown this once): {key}", soft_wrap=True, markup=False)
             greeter.cancel()
 
 
-def prepare_install(settings: Settings) -> None:
-    """The home folder and a database at this version's schema.
+def prepare_database(settings: Settings) -> None:
+    """A database at this version's schema.
 
     Raises:
-        CoderAIError: the folder cannot be used, or the database is damaged or from a newer version.
+        CoderAIError: it is damaged, or from a newer version.
     """
-    make_private_folder(settings.home)
-    make_private_folder(settings.at("models"))
-    make_private_folder(settings.at("run"))
     database = open_database(settings.sqlalchemy_url)
     try:
         migrate(database)
@@ -100,13 +107,19 @@ async def prepare_models(settings: Settings) -> None:
 
 async def greet_when_ready(settings: Settings, key: str | None) -> None:
     """Say where it serves, once it does: the key if it is new, and a line that works."""
-    host = "127.0.0.1" if settings.server.host in ("0.0.0.0", "::") else settings.server.host
-    root = f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
     async with aiohttp.ClientSession() as session:
-        while not await _answers(session, f"{root}/healthz"):  # noqa: ASYNC110  # another process is awaited
+        while not (root := _front_url(settings)) or not await _answers(session, f"{root}/healthz"):  # noqa: ASYNC110  # another process
             await asyncio.sleep(0.1)
     for line in greeting(settings, f"{root}/v1", key):
         _console.print(line, soft_wrap=True, markup=False)
+
+
+def _front_url(settings: Settings) -> str | None:
+    """Where our own front listens, as it says itself; None while it has not said so."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        said = json.loads(settings.at(*RUN_FILE).read_bytes())
+        return str(said["url"]) if said["token"] == _INTERNAL_TOKEN else None
+    return None
 
 
 def greeting(settings: Settings, url: str, key: str | None) -> list[str]:
@@ -116,9 +129,10 @@ def greeting(settings: Settings, url: str, key: str | None) -> list[str]:
         lines.append(f"API key (admin, shown this once): {key}")
     else:
         lines.append("Use the key you have, or make one: coderai tokens create NAME")
-    chat = [entry.name for entry in packaged_entries(settings.home) if Capability.CHAT in entry.capabilities]
+    chat = [entry for entry in packaged_entries(settings.home) if Capability.CHAT in entry.capabilities]
     if chat and settings.models.packaged:
-        body = f'{{"model": "{chat[0]}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+        best = max(chat, key=lambda entry: entry.weights_bytes)
+        body = f'{{"model": "{best.name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
         lines.append("Try it:")
         lines.append(
             f'  curl {url}/chat/completions -H "Authorization: Bearer {key or "$CODERAI_API_KEY"}" '

@@ -1,9 +1,9 @@
 """The hot routes' common path: key, limits, body, model, plan, run, account."""
 
 import logging
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from api.accounting import Account
 from api.asgi import ClientGone, Exchange, Receive, Scope, Send, parse_object
@@ -13,21 +13,18 @@ from api.services import Services
 from flows.plan import Plan
 from infra.clock import monotonic
 from infra.errors import InvalidRequest
-from infra.types import Json, RunId
+from infra.types import Json, RunId, new_run_id
 from workers.affinity import conversation_key
 from workers.types import Capability, ModelEntry
 
 log = logging.getLogger("api.openai")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """A request that has passed its checks: the body for the planner, and what the front itself needs of it."""
 
     body: dict[str, Json]
     stream: bool = False
-    opening: str | None = None
-    """The conversation's stable opening, where there is one."""
 
 
 Check = Callable[[dict[str, Json], ModelEntry], Checked]
@@ -41,9 +38,13 @@ class Resource:
     kind: Capability
     check: Check
     plan: Planner
+    opening: Callable[[dict[str, Json]], str] | None = None
+    """The stable opening of a checked request's conversation, where there is such a thing."""
 
-    def planned(self, body: dict[str, Json], entry: ModelEntry, session: str | None) -> tuple[Plan, bool]:
-        """The plan of a request, and whether its answer is streamed.
+    def planned(
+        self, body: dict[str, Json], entry: ModelEntry, session: str | None, *, affine: bool = True
+    ) -> tuple[Plan, bool]:
+        """The plan of a request, and whether its answer is streamed; `affine`: its conversation's place matters.
 
         Raises:
             InvalidRequest: the body is wrong, or the model does not do this.
@@ -55,9 +56,9 @@ class Resource:
             )
         checked = self.check(body, entry)
         affinity_key = None
-        if checked.opening is not None:
+        if affine and self.opening is not None:
             user = body.get("user")
-            affinity_key = conversation_key(session, user if isinstance(user, str) else None, checked.opening)
+            affinity_key = conversation_key(session, user if isinstance(user, str) else None, self.opening(body))
         return self.plan(checked.body, entry, affinity_key), checked.stream
 
 
@@ -72,7 +73,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever it is."""
         exchange = Exchange(scope, receive, send)
-        run = RunId(str(uuid.uuid4()))
+        run = new_run_id()
         account = Account(run, self._resource.kind, monotonic())
         self._services.accounting.open()
         try:
@@ -94,7 +95,9 @@ class Endpoint:
             body = parse_object(await exchange.body(self._max_body_bytes))
             entry = services.shelf.catalogue.get(_model_of(body))
             account.model = entry.name
-            plan, stream = self._resource.planned(body, entry, exchange.header(b"x-session-id"))
+            plan, stream = self._resource.planned(
+                body, entry, exchange.header(b"x-session-id"), affine=services.fleet.has_choice(entry)
+            )
             outcome = await services.runner.run(exchange, plan, entry, key, run, stream=stream)
             account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
             account.error = account.record.error and "failed"

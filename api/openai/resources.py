@@ -22,12 +22,12 @@ def _far(entry: ModelEntry) -> bool:
 
 def _chat(body: Body, entry: ModelEntry) -> Checked:
     view = chat.check(body, unknown_fields=_far(entry))
-    return Checked(body, view.stream, chat.opening(body))
+    return Checked(body, view.stream)
 
 
 def _completions(body: Body, entry: ModelEntry) -> Checked:
     view = completions.check(body, unknown_fields=_far(entry))
-    return Checked(body, view.stream, completions.opening(body))
+    return Checked(body, view.stream)
 
 
 def _embeddings(body: Body, entry: ModelEntry) -> Checked:
@@ -41,8 +41,8 @@ def _rerank(body: Body, entry: ModelEntry) -> Checked:
 
 
 RESOURCES: dict[str, Resource] = {
-    "chat": Resource(Capability.CHAT, _chat, plan_chat),
-    "completions": Resource(Capability.COMPLETIONS, _completions, plan_completions),
+    "chat": Resource(Capability.CHAT, _chat, plan_chat, chat.opening),
+    "completions": Resource(Capability.COMPLETIONS, _completions, plan_completions, completions.opening),
     "embeddings": Resource(Capability.EMBEDDINGS, _embeddings, plan_embeddings),
     "rerank": Resource(Capability.RERANK, _rerank, plan_rerank),
 }

@@ -8,16 +8,19 @@ table asks for it and takes the extra chunk out again (`HiddenUsage`) if the cli
 A key is searched for with its quotes. Inside a text they would be escaped, so a text never matches.
 """
 
-import json
+import re
 from typing import Final
 
+import orjson
+
 from infra.types import Json
-from tasks.corrections.types import Body, inner, number
+from tasks.corrections.types import Body, number
 from tasks.types import Usage
 
-_DECODER: Final = json.JSONDecoder()
-_LONGEST: Final = 4096
-"""Longest usage or timings object in bytes."""
+_OBJECT: Final = rb"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})"
+"""A colon, and an object that holds none but flat ones."""
+_USAGE: Final = re.compile(rb'"usage"' + _OBJECT)
+_TIMINGS: Final = re.compile(rb'"timings"' + _OBJECT)
 
 
 def usage_in(tail: bytes) -> Usage | None:
@@ -25,19 +28,20 @@ def usage_in(tail: bytes) -> Usage | None:
 
     `tail` may begin anywhere. The last `usage` that is an object counts, else the last `timings`.
     """
-    found = _last_object(tail, b'"usage"')
+    found = _last_object(tail, _USAGE)
     if found is not None and "prompt_tokens" in found:
         return usage_of(found)
-    timings = _last_object(tail, b'"timings"')
+    timings = _last_object(tail, _TIMINGS)
     return None if timings is None else usage_of_timings(timings)
 
 
 def usage_of(usage: Body) -> Usage:
     """Read OpenAI's usage object."""
+    details = usage.get("prompt_tokens_details")
     return Usage(
-        prompt_tokens=number(usage.get("prompt_tokens")),
-        completion_tokens=number(usage.get("completion_tokens")),
-        cached_tokens=number(inner(usage, "prompt_tokens_details").get("cached_tokens")),
+        number(usage.get("prompt_tokens")),
+        number(usage.get("completion_tokens")),
+        number(details.get("cached_tokens")) if isinstance(details, dict) else 0,
     )
 
 
@@ -61,26 +65,11 @@ def usage_object(usage: Usage) -> Body:
     }
 
 
-def _last_object(text: bytes, key: bytes) -> Body | None:
-    end = len(text)
-    while (at := text.rfind(key, 0, end)) >= 0:
-        end = at
-        value = _object_at(text, at + len(key))
-        if value is not None:
-            return value
-    return None
-
-
-def _object_at(text: bytes, at: int) -> Body | None:
-    """The object that follows a key's colon; None if something else does, or half an object."""
-    rest = text[at : at + _LONGEST].decode(errors="replace").lstrip()
-    if not rest.startswith(":"):
-        return None
-    rest = rest[1:].lstrip()
-    if not rest.startswith("{"):
-        return None
+def _last_object(text: bytes, key: re.Pattern[bytes]) -> Body | None:
+    """The last object that follows the key; None if there is none, or only half of one."""
+    found = key.findall(text)
     try:
-        value: Json = _DECODER.raw_decode(rest)[0]
-    except ValueError:
+        value: Json = orjson.loads(found[-1]) if found else None
+    except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None

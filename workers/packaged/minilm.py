@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import gguf
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from safetensors import safe_open
 
 from infra.errors import InvalidRequest
+from infra.types import FarShape
 
 PHANTOM_SPACE = "\u2581"
 SPECIAL = frozenset({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
@@ -38,10 +39,8 @@ UNUSED_TENSORS = frozenset({"embeddings.position_ids", "pooler.dense.weight", "p
 """The positions are 0, 1, 2, …, and the pooler is trained for another task: the vector is the mean of the states."""
 
 
-class BertConfig(BaseModel):
+class BertConfig(FarShape):
     """What `config.json` says of the network, as far as a GGUF must repeat it."""
-
-    model_config = ConfigDict(frozen=True)
 
     width: int = Field(alias="hidden_size")
     inner_width: int = Field(alias="intermediate_size")

@@ -1,9 +1,8 @@
 """Validation common to all text requests: the adapter, plain sentences for its errors, limits, the view."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Final, NotRequired, TypeVar
+from typing import Annotated, Final, NamedTuple, NotRequired, TypeVar
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -83,8 +82,7 @@ class Sampling(TypedDict):
     ignore_eos: NotRequired[bool | None]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """What the front needs to know of a checked request.
 
     `choices` is the number of answers wanted (for completions: of all prompts); `max_tokens` the limit of each answer
