@@ -1,0 +1,1 @@
+"""What the front costs, measured beside other proxies in one run: `python -m benchmarks`."""

@@ -1,0 +1,144 @@
+"""Real answers held against OpenAI's own OpenAPI document.
+
+The document is not part of this repository: `--spec`, or the variable `CODERAI_OPENAI_SPEC`, names a copy of
+`openapi.json` (plain or gzipped) from github.com/openai/openai-openapi. Without one this says so and checks nothing.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jsonschema
+import orjson
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from benchmarks.exchange import Answer, get, post
+from infra.types import Json
+
+_BASE = "urn:openai"
+_CHAT, _COMPLETIONS, _EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+
+
+class Spec:
+    """The document, ready to validate against any of its component schemas."""
+
+    def __init__(self, path: Path) -> None:
+        data = path.read_bytes()
+        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        schemas = _without_nullable(document["components"]["schemas"])
+        resource = DRAFT202012.create_resource({"$id": _BASE, "components": {"schemas": schemas}})
+        self._registry = Registry().with_resource(_BASE, resource)
+
+    def errors(self, schema: str, value: Json) -> list[str]:
+        """What is wrong with a value, with its place; empty when it fits."""
+        validator = jsonschema.Draft202012Validator(
+            {"$ref": f"{_BASE}#/components/schemas/{schema}"}, registry=self._registry
+        )
+        found = (jsonschema.exceptions.best_match([error]) or error for error in validator.iter_errors(value))
+        return [f"{error.json_path}: {error.message[:300]}" for error in found]
+
+
+def _without_nullable(value: object) -> object:
+    """The document is OpenAPI 3.1, but some of its schemas still say `nullable`, as in 3.0: write it as a union."""
+    if isinstance(value, list):
+        return [_without_nullable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    plain = {name: _without_nullable(each) for name, each in value.items() if name != "nullable"}
+    return {"anyOf": [plain, {"type": "null"}]} if value.get("nullable") is True else plain
+
+
+@dataclass(frozen=True)
+class Check:
+    """One request and the schema that its answer, or each event of its answer, must fit."""
+
+    name: str
+    schema: str
+    status: int
+    ask: Callable[[int, str], Answer]
+    streamed: bool = False
+    allowed: dict[str, str] = field(default_factory=dict)
+    """Places of deviations that are right all the same, with the reason."""
+
+
+_NULL_UNTIL_LAST = {
+    "$.choices[0].finish_reason": "the document has one schema for whole and streamed completions; "
+    "OpenAI's server, and its client's type, have null here until the last event"
+}
+
+
+def checks(text_model: str, embedding_model: str) -> list[Check]:
+    """Every kind of answer that the text endpoints give."""
+    chat: dict[str, Json] = {
+        "model": text_model,
+        "messages": [{"role": "user", "content": "Name one colour."}],
+        "max_tokens": 12,
+    }
+    text: dict[str, Json] = {"model": text_model, "prompt": "One, two,", "max_tokens": 8}
+    embed: dict[str, Json] = {"model": embedding_model, "input": ["a word", "another"]}
+    stream: dict[str, Json] = {"stream": True, "stream_options": {"include_usage": True}}
+    logprobs: dict[str, Json] = {"logprobs": True, "top_logprobs": 2}
+    chat_answer, chat_chunk = "CreateChatCompletionResponse", "CreateChatCompletionStreamResponse"
+    return [
+        Check("chat", chat_answer, 200, _posted(_CHAT, chat)),
+        Check("chat, n=2", chat_answer, 200, _posted(_CHAT, chat | {"n": 2})),
+        Check("chat, logprobs", chat_answer, 200, _posted(_CHAT, chat | logprobs)),
+        Check("chat, tool required", chat_answer, 200, _posted(_CHAT, chat | _tools() | {"max_tokens": 64})),
+        Check("chat, JSON mode", chat_answer, 200, _posted(_CHAT, chat | {"response_format": {"type": "json_object"}})),
+        Check("chat streamed", chat_chunk, 200, _posted(_CHAT, chat | stream), streamed=True),
+        Check("chat streamed, logprobs", chat_chunk, 200, _posted(_CHAT, chat | stream | logprobs), streamed=True),
+        Check("completion", "CreateCompletionResponse", 200, _posted(_COMPLETIONS, text)),
+        Check("completion, logprobs", "CreateCompletionResponse", 200, _posted(_COMPLETIONS, text | {"logprobs": 1})),
+        Check(
+            "completion streamed",
+            "CreateCompletionResponse",
+            200,
+            _posted(_COMPLETIONS, text | stream),
+            streamed=True,
+            allowed=_NULL_UNTIL_LAST,
+        ),
+        Check("embeddings", "CreateEmbeddingResponse", 200, _posted(_EMBEDDINGS, embed)),
+        Check("models", "ListModelsResponse", 200, _got("/v1/models")),
+        Check("model", "Model", 200, _got(f"/v1/models/{text_model}")),
+        Check("unknown model", "ErrorResponse", 404, _posted(_CHAT, chat | {"model": "no-such-model"})),
+        Check("unknown model looked up", "ErrorResponse", 404, _got("/v1/models/no-such-model")),
+        Check("no messages", "ErrorResponse", 400, _posted(_CHAT, {"model": text_model})),
+        Check("not JSON", "ErrorResponse", 400, lambda port, key: post(port, _CHAT, b"{", key)),
+        Check("a wrong key", "ErrorResponse", 401, lambda port, key: get(port, "/v1/models", "sk-wrong")),
+    ]
+
+
+def _tools() -> dict[str, Json]:
+    parameters: Json = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 10}}}
+    function: Json = {"name": "weather", "description": "The weather of a city.", "parameters": parameters}
+    return {"tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+
+
+def _posted(path: str, body: dict[str, Json]) -> Callable[[int, str], Answer]:
+    return lambda port, key: post(port, path, orjson.dumps(body), key)
+
+
+def _got(path: str) -> Callable[[int, str], Answer]:
+    return lambda port, key: get(port, path, key)
+
+
+def validate(spec: Spec, port: int, key: str, wanted: list[Check]) -> Iterator[tuple[Check, list[str]]]:
+    """Ask each question and say what is wrong with its answer."""
+    for check in wanted:
+        answer = check.ask(port, key)
+        if answer.status != check.status:
+            yield check, [f"status {answer.status} instead of {check.status}: {answer.text[:300]}"]
+        elif check.streamed:
+            yield check, _stream_errors(spec, check.schema, answer)
+        else:
+            yield check, spec.errors(check.schema, orjson.loads(answer.body))
+
+
+def _stream_errors(spec: Spec, schema: str, answer: Answer) -> list[str]:
+    events = [line.removeprefix("data:").strip() for line in answer.text.splitlines() if line.startswith("data:")]
+    problems = [] if events and events[-1] == "[DONE]" else ["the last event is not [DONE]"]
+    seen = (problem for event in events if event != "[DONE]" for problem in spec.errors(schema, orjson.loads(event)))
+    return problems + list(dict.fromkeys(seen))
