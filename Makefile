@@ -61,7 +61,7 @@ bench: $(DEV) $(PACKAGED) ## measure this front against a bare proxy and others 
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 
 conformance: $(DEV) $(PACKAGED) ## run the OpenAI client's own API tests against this server
-	@CODERAI_OPENAI_SPEC="$(OPENAI_SPEC)" $(PY) -m tests.conformance $(CONFORMANCE_ARGS)
+	@$(PY) -m tests.conformance $(if $(OPENAI_SPEC),--spec $(OPENAI_SPEC)) $(CONFORMANCE_ARGS)
 
 chaos: $(DEV) $(PACKAGED) ## kill every process under load and see that it comes back
 	@$(PY) -m pytest -m slow -k chaos $(PYTEST_ARGS)

@@ -35,6 +35,7 @@ from workers.pools.service import ServiceChecks
 from workers.residents import Residents
 from workers.transport import Transport
 from workers.types import ModelEntry
+from workers.watchdog import watch_engines
 from workers.weights import memory_bytes, read_weights
 
 VERSION = importlib.metadata.version("coderai")
@@ -78,6 +79,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         asyncio.create_task(shelf.keep_fresh()),
         asyncio.create_task(accounting.keep_flushing()),
         asyncio.create_task(watch_cards(pools, read_card, gates, settings.cards.poll_s)),
+        asyncio.create_task(watch_engines(fleet.residents, transport)),
     ]
     fleet.residents.adopt()
     try:

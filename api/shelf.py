@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from infra.database import Database
 from infra.errors import CoderAIError
-from infra.settings import Settings
+from infra.settings import Settings, config_path, load_settings
 from infra.tokens import TokenTable
 from infra.types import ModelName
 from workers.catalogue import Catalogue
@@ -30,6 +31,7 @@ class Shelf:
         read_weights: ReadWeights,
     ) -> None:
         self._settings = settings
+        self._file_seen = _stamp(config_path())
         self._database = database
         self._tokens = tokens
         self._packaged = packaged
@@ -51,13 +53,11 @@ class Shelf:
         """Take over what changed since the last look.
 
         Raises:
-            CoderAIError: the database does not answer; the old snapshots stay.
+            CoderAIError: the database does not answer, or the file's models cannot be used; the old snapshots stay.
         """
         await asyncio.to_thread(self._tokens.refresh)
         old = self.catalogue
-        new = await asyncio.to_thread(
-            old.refreshed, self._settings, self._database, self._packaged(), self._read_weights
-        )
+        new = await asyncio.to_thread(self._reread)
         if new is old:
             return
         self.catalogue = new
@@ -65,3 +65,23 @@ class Shelf:
         for entry in old.entries:
             if kept.get(entry.name) != entry:
                 self.changed(entry.name)
+
+    def _reread(self) -> Catalogue:
+        """The catalogue as it is now; of the settings file only the models are looked at again."""
+        settings, seen = self._settings, _stamp(config_path())
+        if seen != self._file_seen:
+            self._file_seen = seen  # a file that cannot be used is said once, not every second
+            settings = settings.model_copy(update={"model": load_settings(home=settings.home).model})
+            log.info("%s has changed: its models are read again", config_path())
+        catalogue = self.catalogue.refreshed(settings, self._database, self._packaged(), self._read_weights)
+        self._settings = settings
+        return catalogue
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells one state of a file from another; None where there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

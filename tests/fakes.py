@@ -37,12 +37,14 @@ def make_pool(name: str = "cpu", total_gib: float = 8, backend: str = "cpu") -> 
 class FakeChildren:
     """`Children` whose processes are servers in this one: each demands its key, as the real ones do.
 
-    `answer` handles every POST; `broken` names children that end at once; `slow_s` delays readiness.
+    `answer` handles every POST; `broken` names children that end at once, `frozen` those whose health check never
+    answers; `slow_s` delays readiness.
     """
 
     def __init__(self, answer: Handler | None = None) -> None:
         self.answer: Handler = answer or _hello
         self.broken: set[str] = set()
+        self.frozen: set[str] = set()
         self.slow_s = 0.0
         self.started: list[str] = []
         self.stopped: list[str] = []
@@ -108,7 +110,7 @@ class FakeChildren:
             self._set(state)
             return state
         app = web.Application()
-        app.router.add_get("/health", self._health)
+        app.router.add_get("/health", self._health_of(name))
         app.router.add_post("/v1/{path:.*}", self._guarded(spec.secret_env["LLAMA_API_KEY"]))
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
@@ -128,11 +130,16 @@ class FakeChildren:
 
         return handle
 
-    async def _health(self, _request: web.Request) -> web.Response:
-        if self.slow_s > 0:
-            self.slow_s -= 0.1
-            return web.json_response({"error": {"message": "Loading model"}}, status=503)
-        return web.json_response({"status": "ok"})
+    def _health_of(self, name: str) -> Handler:
+        async def health(_request: web.Request) -> web.Response:
+            if name in self.frozen:
+                await asyncio.sleep(3600)
+            if self.slow_s > 0:
+                self.slow_s -= 0.1
+                return web.json_response({"error": {"message": "Loading model"}}, status=503)
+            return web.json_response({"status": "ok"})
+
+        return health
 
     async def _close(self, name: str) -> None:
         runner = self._runners.pop(name, None)

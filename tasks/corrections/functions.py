@@ -5,8 +5,8 @@ from tasks.corrections.types import Body, Traits, choices_of, inner, objects, wi
 
 
 def applies(body: Body, _traits: Traits) -> bool:
-    """The older form is used."""
-    return bool(body.get("functions"))
+    """The older form is used, and not beside the newer one, which then holds."""
+    return bool(body.get("functions")) and not body.get("tools")
 
 
 def request(body: Body, _traits: Traits) -> Body:

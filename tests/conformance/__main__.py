@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.processes import Program, free_port, module
-from infra.settings import inherited_environment
 from tests.conformance import product, suite
 from tests.conformance.counter import LEDGER_PATH
 from tests.conformance.judge import describe, judge, parse_exclusions
@@ -44,7 +43,7 @@ def run_openapi(served: Served, spec_path: Path | None) -> bool:
     """Real answers against the OpenAPI document; True when all fit, or there is no document."""
     print("== OpenAI's OpenAPI document")
     if spec_path is None or not spec_path.is_file():
-        print(f"skipped: no document at {spec_path or '(nothing given)'}; name one with --spec or CODERAI_OPENAI_SPEC")
+        print(f"skipped: no document at {spec_path or '(nothing given)'}; name one with --spec")
         return True
     good = True
     wanted = checks(product.TEXT_ALIASES[0], product.EMBEDDING_ALIASES[0])
@@ -61,11 +60,10 @@ def run_openapi(served: Served, spec_path: Path | None) -> bool:
 
 def main() -> int:
     """Parse the command line, run both parts."""
-    named = inherited_environment().get("CODERAI_OPENAI_SPEC")
     arguments = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     arguments.add_argument("--url", help="root of a running server; default: start this product with real models")
     arguments.add_argument("--key-file", type=Path, help="file with the running server's API key")
-    arguments.add_argument("--spec", type=Path, default=Path(named) if named else None, help="OpenAI's openapi.json")
+    arguments.add_argument("--spec", type=Path, help="OpenAI's openapi.json")
     arguments.add_argument("--part", choices=("suite", "openapi"), help="run one part only")
     arguments.add_argument("pytest_arguments", nargs="*", help="for the suite's pytest")
     given = arguments.parse_args()

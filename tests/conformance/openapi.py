@@ -1,6 +1,6 @@
 """Real answers held against OpenAI's own OpenAPI document.
 
-The document is not part of this repository: `--spec`, or the variable `CODERAI_OPENAI_SPEC`, names a copy of
+The document is not part of this repository: `--spec` names a copy of
 `openapi.json` (plain or gzipped) from github.com/openai/openai-openapi. Without one this says so and checks nothing.
 """
 

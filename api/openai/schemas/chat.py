@@ -13,7 +13,7 @@ enable_thinking, reasoning_effort.
 | modalities with "audio" | 400 | the client would wait for sound |
 | audio without that modality | no effect | it only describes the sound |
 | custom tools; a choice that names no tool given | 400 | the model could not call them |
-| functions together with tools | 400 | which of them is meant? |
+| functions together with tools | the tools hold | OpenAI's client may send both; `functions` is the older form |
 | image, audio and file parts | taken; a model that reads only text answers 400 | a far service may see |
 | user | no effect on the answer | keeps a conversation on one engine |
 | metadata, moderation, prediction, prompt_cache_*, service_tier, safety_identifier | no effect | hints to a service |
@@ -181,8 +181,6 @@ def _check_rare(body: Body) -> None:
     form = body.get("response_format")
     if isinstance(form, dict) and isinstance(inner := form.get("json_schema"), dict):
         check_form(inner.get("schema"), "response_format.json_schema.schema")
-    if body.get("functions") and body.get("tools"):
-        raise InvalidRequest("give either 'tools' or the older 'functions', not both", param="functions")
     names = _check_tools(body)
     _check_choice(body, names)
 

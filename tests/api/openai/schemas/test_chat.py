@@ -78,6 +78,7 @@ def test_every_field_of_the_typed_client_is_taken() -> None:
 def test_functions_of_the_typed_client_are_taken() -> None:
     functions: list[Json] = [{"name": "name", "description": "d", "parameters": {"foo": "bar"}}]
     chat.check(body(functions=functions, function_call="none"))
+    chat.check(body(functions=functions, function_call="none", tools=[TOOL]))
 
 
 def test_null_is_the_same_as_nothing() -> None:
@@ -167,7 +168,6 @@ def test_the_view_says_what_the_front_needs() -> None:
             },
             "tool_choice",
         ),
-        ({"tools": [TOOL], "functions": [{"name": "look"}]}, "functions"),
         ({"functions": [{"name": "look"}], "function_call": {"name": "jump"}}, "function_call"),
         ({"chat_template_kwargs": {"a": []}}, "chat_template_kwargs.a"),
     ],
