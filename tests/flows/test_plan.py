@@ -9,7 +9,7 @@ from flows.embeddings import plan_embeddings
 from flows.plan import Plan, Step, StepId, TaskName
 from flows.rerank import plan_rerank
 from infra.errors import InvalidRequest
-from infra.types import ModelName
+from infra.types import Json, ModelName
 from workers.types import Capability, ModelEntry, ModelFormat
 
 
@@ -38,7 +38,7 @@ def test_a_plan_that_could_not_run_is_refused(steps: tuple[Step, ...], words: st
 
 def test_every_flow_plan_survives_json() -> None:
     entry = make_entry(rerank_method="cosine")
-    rerank = {"query": "q", "documents": ["a", "b"], "top_n": 1, "return_documents": True}
+    rerank: dict[str, Json] = {"query": "q", "documents": ["a", "b"], "top_n": 1, "return_documents": True}
     plans = [
         plan_chat({"messages": [{"role": "user", "content": "hi"}], "x": {"ref": "not a reference"}}, entry, "k"),
         plan_completions({"prompt": "once"}, entry, None),
@@ -68,7 +68,7 @@ def test_chat_is_one_step_with_its_conversation() -> None:
 
 
 def test_rerank_scores_where_the_model_is_and_ranks_at_the_front() -> None:
-    request = {"query": "q", "documents": ["a"], "top_n": None, "return_documents": False}
+    request: dict[str, Json] = {"query": "q", "documents": ["a"], "top_n": None, "return_documents": False}
     scored, ranked = plan_rerank(request, make_entry(rerank_method="cosine")).steps
     assert (scored.task, ranked.task, ranked.refs) == ("embed", "rank", {"scored": scored.id})
     assert scored.demand is not None

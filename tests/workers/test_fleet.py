@@ -43,7 +43,7 @@ async def make_fleet(children: FakeChildren) -> AsyncIterator[MakeFleet]:
         async def needed_bytes(_entry: ModelEntry) -> int:
             return int(needed_gib * GIB)
 
-        fleet = Fleet(by_id, residents, ServiceChecks(transport), ServerSettings(**server), needed_bytes)  # type: ignore[arg-type]
+        fleet = Fleet(by_id, residents, ServiceChecks(transport), ServerSettings(**server), needed_bytes)
         residents.adopt()
         fleets.append(fleet)
         return fleet

@@ -1,0 +1,49 @@
+"""Health for probes and the metrics page, in a front that is running."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api.conftest import Front, StartFront
+
+
+async def page(front: Front, key: str | None = "user") -> tuple[int, str, str]:
+    headers = front.headers(key) if key else {}
+    async with front.session.get(front.url + "/metrics", headers=headers) as answer:
+        return answer.status, answer.headers["Content-Type"], await answer.text()
+
+
+async def test_health_says_what_it_is(start_front: StartFront) -> None:
+    front = await start_front()
+    status, body = await front.get("/healthz", None)
+    assert (status, body) == (200, {"ok": True, "version": front.services.version, "draining": False})
+    front.services.fleet.draining = True
+    assert (await front.get("/healthz", None))[1]["draining"] is True
+
+
+@pytest.mark.parametrize(("public", "status"), [(False, 401), (True, 200)])
+async def test_metrics_are_open_only_where_the_settings_say_so(
+    start_front: StartFront, public: bool, status: int
+) -> None:
+    front = await start_front(server={"metrics_public": public})
+    assert (await page(front, None))[0] == status
+    assert (await page(front))[0] == 200
+
+
+async def test_the_page_parses_and_follows_what_is_there(start_front: StartFront) -> None:
+    front = await start_front()
+    await front.post("/admin/api/model-load", {"model": "tiny"}, "admin")
+    status, kind, text = await page(front)
+    assert status == 200
+    assert kind.startswith("text/plain")
+    values = {
+        (sample.name, sample.labels.get("engine", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert values["coderai_engine_up", "cpu/tiny"] == 1
+    assert values["coderai_engine_loaded_models", "cpu/tiny"] == 1
+    assert values["coderai_engine_vram_total_bytes", "cpu"] > 0
+    assert values["coderai_requests_active", ""] == 0
+    assert values["coderai_spool_dropped", ""] == 0
+    await front.post("/admin/api/model-unload", {"model": "tiny"}, "admin")
+    assert "cpu/tiny" not in (await page(front))[2]
