@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from api.errors import Headers, error_body, error_headers, status_of
+from infra.clock import monotonic
 from infra.errors import InvalidRequest, PayloadTooLarge
 from infra.types import Json
 
@@ -115,7 +116,7 @@ class EventStream:
         """Pass bytes on; waits while the client's connection is full."""
         if not self.started:
             self.started = True
-            self.first_write_s = asyncio.get_running_loop().time()
+            self.first_write_s = monotonic()
             self._exchange.answered, self._exchange.status = True, 200
             head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})

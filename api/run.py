@@ -58,15 +58,13 @@ class Runner:
         recorder = RunRecorder(run, plan, key.name)
         started_s = self._clock()
         channel = EventStream(exchange, lambda: run_headers(run, recorder.engine)) if stream else None
+        answer: bytes | None = None
         error: BaseException | None = None
         unanswered: Exception | None = None
         try:
             with ClientWatch(exchange.client, channel) as watch:
                 try:
-                    result = await self._executor.run(plan, ModelPlacer(self._fleet, entry), recorder, channel)
-                    if channel is None or not channel.started:
-                        assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
-                        await exchange.answer(200, result.value, _JSON + run_headers(run, recorder.engine))
+                    answer = await self._answer(plan, entry, recorder, channel)
                 except asyncio.CancelledError as cancelled:
                     error = cancelled
                     if not _forgiven(watch):
@@ -74,14 +72,32 @@ class Runner:
                 except Exception as failure:  # noqa: BLE001  # kept for the record; the caller answers it
                     error = failure
                     unanswered = await _told(channel, failure)
-            if channel is not None and channel.started and not watch.gone:
-                await channel.end()
         finally:
-            first_s = channel.first_write_s - started_s if channel is not None and channel.first_write_s else None
-            record = recorder.close(error, first_s)
-            if self._spool is not None:
-                self._spool.append(record)
+            # Before the client has its answer: what was acknowledged is in the spool, whatever happens to us then.
+            self._record(recorder, error, channel, started_s)
+        if answer is not None:
+            await exchange.answer(200, answer, _JSON + run_headers(run, recorder.engine))
+        elif channel is not None and channel.started and not watch.gone:
+            await channel.end()
         return Outcome(recorder, unanswered)
+
+    async def _answer(
+        self, plan: Plan, entry: ModelEntry, recorder: RunRecorder, channel: EventStream | None
+    ) -> bytes | None:
+        """The answer's body; None if it went through the channel."""
+        result = await self._executor.run(plan, ModelPlacer(self._fleet, entry), recorder, channel)
+        if channel is not None and channel.started:
+            return None
+        assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
+        return result.value
+
+    def _record(
+        self, recorder: RunRecorder, error: BaseException | None, channel: EventStream | None, started_s: float
+    ) -> None:
+        first_s = channel.first_write_s - started_s if channel is not None and channel.first_write_s else None
+        record = recorder.close(error, first_s)
+        if self._spool is not None:
+            self._spool.append(record)
 
 
 def _forgiven(watch: ClientWatch) -> bool:
