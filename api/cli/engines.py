@@ -8,9 +8,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-from rich.table import Table
 
-from api.cli.local import call_front
+from api.cli.local import call_front, table
 from infra.settings import cache_root, load_settings
 from workers.engine.build import Progress as BuildProgress
 from workers.engine.build import Report, find_toolchain
@@ -53,11 +52,11 @@ async def _build(report: Report, jobs: int | None) -> Path:
 def show() -> None:
     """Show every card and every engine of the running server."""
     cluster = call_front(load_settings(), "GET", "/admin/api/engines")
-    pools = Table("pool", "backend", "free GiB", "of", "remark")
+    pools = table("pool", "backend", "free GiB", "of", "remark")
     for pool in cluster["pools"]:
         remark = escape(pool["paused"] or pool["unusable"] or "")
         pools.add_row(pool["pool"], pool["backend"], _gib(pool["free_bytes"]), _gib(pool["total_bytes"]), remark)
-    engines = Table("engine", "state", "in flight", "waiting", "slots", "GiB", "remark")
+    engines = table("engine", "state", "in flight", "waiting", "slots", "GiB", "remark")
     for engine in cluster["engines"]:
         engines.add_row(
             engine["id"],

@@ -9,6 +9,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from rich.table import Column, Table
+
 from api.front import RUN_FILE
 from infra.database import Database, open_database
 from infra.errors import CoderAIError, InvalidRequest, SettingsInvalid
@@ -85,3 +87,8 @@ def call_front(settings: Settings, method: str, path: str, body: dict[str, Any] 
 
 def _not_running(settings: Settings) -> InvalidRequest:
     return InvalidRequest(f"no server of {settings.home} is running: start it with `coderai serve`")
+
+
+def table(*names: str) -> Table:
+    """A table whose cells are folded where the terminal is narrow: a name that is cut off cannot be copied."""
+    return Table(*(Column(name, overflow="fold") for name in names))

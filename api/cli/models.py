@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from api.cli.adding import add_downloaded, is_remote
-from api.cli.local import call_front, install
+from api.cli.local import call_front, install, table
 from infra.errors import InvalidRequest
 from infra.settings import load_settings
 from workers.catalogue import Catalogue
@@ -66,13 +65,15 @@ def add(
 @app.command("list")
 def show_all() -> None:
     """List every model: declared in the file, added, and packaged."""
-    table = Table("name", "aliases", "does", "source", "where")
+    lines = table("name", "aliases", "does", "source", "where")
     with install() as (settings, database):
         catalogue = Catalogue.load(settings, database, packaged_entries(settings.home), read_weights)
     for entry in catalogue.entries:
         where = entry.service_url or str(entry.path)
-        table.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where))
-    _console.print(table)
+        lines.add_row(
+            entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where)
+        )
+    _console.print(lines)
     for problem in catalogue.problems:
         _console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from api.cli.local import install
+from api.cli.local import install, table
 from infra.tokens import create_key, list_keys, revoke_key
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -25,12 +24,12 @@ def create(
 @app.command("list")
 def show() -> None:
     """List the keys' names; the keys themselves are not kept."""
-    table = Table("name", "scope", "made", "revoked")
+    lines = table("name", "scope", "made", "revoked")
     with install() as (_settings, database):
         for key in list_keys(database):
             revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
-            table.add_row(key.name, key.scope, f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
-    Console().print(table)
+            lines.add_row(key.name, key.scope, f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
+    Console().print(lines)
 
 
 @app.command("revoke")
