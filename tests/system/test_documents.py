@@ -1,0 +1,113 @@
+"""What the documents tell a reader to type is typed here, against a server that runs."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import load_settings
+from tests.repo.markdown import SHELL, Snippet, blocks
+from tests.system.conftest import MakeProduct
+from tests.system.product import COMMAND, Product
+from tests.tiny_gguf import write_tiny_llama
+
+NOT_HERE = {
+    "git clone https://example.org/coderai.git && cd coderai": "the address stands for wherever the clone comes from",
+    "make serve": "installs .venv anew; what it starts is the server of these tests",
+    'make test PYTEST_ARGS="-k router -x"': "runs these tests",
+    "docker build -t coderai .": "builds an image for minutes, from a registry",
+    "docker run -p 127.0.0.1:8776:8776 -v coderai:/data coderai": "needs that image",
+    "coderai models add Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M": "4.7 GB from the hub; see tests/infra/test_hub.py",
+    "coderai models add https://example.org/model.gguf": "the address is an example; tests/infra/test_downloads.py",
+    "coderai engines build llama": "compiles for ten minutes; tests/workers/engine/test_build.py",
+}
+"""Lines that cannot be run here, and why."""
+IMPORTED = '{"text_models": [{"id": "imported", "service_url": "http://127.0.0.1:9/v1", "bin": "/bin/sh"}]}'
+
+RUNNABLE = [block for block in blocks() if block.language in SHELL or block.language == "python"]
+
+
+@pytest.fixture(scope="module")
+def reader(make_product: MakeProduct) -> Iterator[Product]:
+    """The install of a reader who works through every page."""
+    served = make_product()
+    served.start()
+    yield served
+    assert served.stop() == 0
+
+
+def lines_of(block: Snippet) -> list[str]:
+    """Its commands; one that goes on over several lines is one."""
+    joined = block.text.replace("\\\n", " \x00")
+    return [line.replace(" \x00", "\\\n").strip().removeprefix("$ ") for line in joined.splitlines() if line.strip()]
+
+
+PAGES = sorted({block.page for block in RUNNABLE if set(lines_of(block)) - set(NOT_HERE)})
+
+
+def adapted(text: str, page: str, folder: Path, served: Product) -> str:
+    """The text with this server's port and key, and names that the page leaves to its reader."""
+    tiny = folder / f"tiny-{Path(page).stem}.gguf"
+    for written, meant in (
+        ("http://127.0.0.1:8776", served.url),
+        ("the-key-that-was-printed", served.key),
+        ("/path/to/model.gguf", str(tiny)),
+        (" NAME", f" {tiny.stem}"),
+    ):
+        text = text.replace(written, meant)
+    return text
+
+
+def type_in(program: list[str], folder: Path, served: Product) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **served.environment,
+        "OPENAI_API_KEY": served.key,
+        "PATH": f"{Path(COMMAND).parent}:{served.environment['PATH']}",
+    }
+    return subprocess.run(
+        program, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_works_when_it_is_followed(page: str, reader: Product, tmp_path: Path) -> None:
+    """All its commands, in order, as a reader types them who comes from nowhere else."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    write_tiny_llama(tmp_path / f"tiny-{Path(page).stem}.gguf")
+    (tmp_path / "key.txt").write_text("sk-of-the-far-side\n")
+    (tmp_path / "models.json").write_text(IMPORTED)
+    for block in (block for block in RUNNABLE if block.page == page):
+        if block.language == "python":
+            program = [sys.executable, "-c", adapted(block.text, page, tmp_path, reader)]
+        else:
+            lines = [line for line in lines_of(block) if line not in NOT_HERE]
+            program = ["bash", "-euo", "pipefail", "-c", adapted("\n".join(lines), page, tmp_path, reader)]
+        done = type_in(program, tmp_path, reader)
+        assert done.returncode == 0, f"{block.text}\n{done.stdout}{done.stderr}"
+        assert '"error"' not in done.stdout, f"{block.text}\n{done.stdout}"
+        assert "sk-of-the-far-side" not in done.stdout + done.stderr
+
+
+def test_every_exception_is_still_in_a_document() -> None:
+    written = {line for block in RUNNABLE for line in lines_of(block)}
+    assert set(NOT_HERE) <= written, set(NOT_HERE) - written
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in blocks() if block.language == "toml"], ids=lambda block: block.text.split("\n")[0]
+)
+def test_a_settings_example_is_taken(block: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "coderai.toml"
+    path.write_text(block.text)
+    monkeypatch.setenv("CODERAI_CONFIG", str(path))
+    load_settings()
+
+
+def test_the_doctor_finds_a_running_install_well(reader: Product) -> None:
+    done = reader.run("doctor")
+    assert done.returncode == 0, done.stdout
+    assert "problem" not in done.stdout
