@@ -38,7 +38,7 @@ class Exchange:
         self.receive = receive
         self.send = send
         self.path: str = scope["path"]
-        self.headers = dict[bytes, bytes](scope["headers"])
+        self.headers = headers_by_name(scope["headers"])
         self.client: Client = scope["extensions"][CLIENT_EXTENSION]
         self.answered = False
         self.status = 0
@@ -96,17 +96,19 @@ class Exchange:
         return message
 
 
-_DONE = b"data: [DONE]\n\n"
+_DONE = (b"data: [DONE]\n\n", b"data: [DONE]\r\n\r\n")
+_DONE_BYTES = len(_DONE[1])
 
 
 class EventStream:
     """The client's end of a server-sent event stream; the answer's head leaves with the first bytes."""
 
-    __slots__ = ("_exchange", "_extra", "finished", "first_write_s", "started")
+    __slots__ = ("_end", "_exchange", "_extra", "finished", "first_write_s", "started")
 
     def __init__(self, exchange: Exchange, extra: Callable[[], Headers]) -> None:
         self._exchange = exchange
         self._extra = extra
+        self._end = b""
         self.started = False
         self.finished = False
         """Whether the stream's last event was passed on."""
@@ -120,7 +122,8 @@ class EventStream:
             self._exchange.answered, self._exchange.status = True, 200
             head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})
-        self.finished = data.endswith(_DONE)
+        self._end = data if len(data) >= _DONE_BYTES else (self._end + data)[-_DONE_BYTES:]
+        self.finished = self._end.endswith(_DONE)
         await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
@@ -170,6 +173,17 @@ class ClientWatch:
         if self._task is not None and not (self._stream is not None and self._stream.finished):
             self.gone = True
             self._task.cancel()
+
+
+def headers_by_name(headers: Headers) -> dict[bytes, bytes]:
+    """Headers by their lower-case names; of one that comes more than once the last, of several `authorization` none.
+
+    A proxy before us may have looked at another one of them than we would: such a request has no key.
+    """
+    named = dict(headers)
+    if len(named) < len(headers) and sum(name == b"authorization" for name, _ in headers) > 1:
+        del named[b"authorization"]
+    return named
 
 
 def parse_object(body: bytes) -> dict[str, Json]:

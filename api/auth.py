@@ -24,7 +24,7 @@ class Auth:
         self._internal_token = internal_token
 
     def require(self, headers: Mapping[bytes, bytes], scope: Scope) -> Key:
-        """The caller.
+        """The caller, by the request's headers (`headers_by_name`: of several keys none is taken).
 
         Raises:
             NotAuthenticated: no key, or one that is unknown or revoked.

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as FrameworkError
 
+from api.asgi import headers_by_name
 from api.errors import error_body, error_headers, status_of
 from api.services import Services
 from infra.errors import CoderAIError, InvalidRequest, NotFound
@@ -25,7 +26,7 @@ ServicesDep = Annotated[Services, Depends(_services)]
 
 def _require(scope: Scope) -> Callable[[Request], Awaitable[Key]]:
     async def caller(request: Request) -> Key:
-        return (await _services(request)).auth.require(dict(request.scope["headers"]), scope)
+        return (await _services(request)).auth.require(headers_by_name(request.scope["headers"]), scope)
 
     return caller
 
@@ -55,7 +56,7 @@ def install_handlers(app: FastAPI, hot_paths: frozenset[str]) -> None:
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, FrameworkError)
         try:
-            (await _services(request)).auth.require(dict(request.scope["headers"]), "user")
+            (await _services(request)).auth.require(headers_by_name(request.scope["headers"]), "user")
         except CoderAIError as closed:
             return respond(closed)
         path, method = request.url.path, request.method

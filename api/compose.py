@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.metadata
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from api.accounting import Accounting
 from api.auth import Auth
@@ -12,6 +12,7 @@ from api.limits import KeyLimits
 from api.run import Runner
 from api.services import Services
 from api.shelf import Shelf
+from api.watchers import keep_alive
 from flows.execute import Executor
 from infra.database import open_database, require_current
 from infra.errors import InvalidRequest, LoadFailed
@@ -74,13 +75,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         spool=spool,
         version=VERSION,
     )
-    gates = _gates(pools, settings.cards)
-    watchers = [
-        asyncio.create_task(shelf.keep_fresh()),
-        asyncio.create_task(accounting.keep_flushing()),
-        asyncio.create_task(watch_cards(pools, read_card, gates, settings.cards.poll_s)),
-        asyncio.create_task(watch_engines(fleet.residents, transport)),
-    ]
+    watchers = _watchers(services, transport, pools)
     fleet.residents.adopt()
     try:
         yield services
@@ -91,7 +86,22 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         database.close()
 
 
-async def _close(services: Services, watchers: list[asyncio.Task[None]]) -> None:
+def _watchers(
+    services: Services, transport: Transport, pools: dict[PoolId, CardPool]
+) -> tuple[asyncio.Task[None], ...]:
+    """What runs beside the requests, begun."""
+    cards = services.settings.cards
+    gates, residents = _gates(pools, cards), services.fleet.residents
+    watches: dict[str, Callable[[], Awaitable[None]]] = {
+        "the look at models and keys": services.shelf.keep_fresh,
+        "the writing of usage": services.accounting.keep_flushing,
+        "the watch over the cards": lambda: watch_cards(pools, read_card, gates, cards.poll_s),
+        "the watch over the engines": lambda: watch_engines(residents, transport),
+    }
+    return tuple(asyncio.create_task(keep_alive(name, watch), name=name) for name, watch in watches.items())
+
+
+async def _close(services: Services, watchers: tuple[asyncio.Task[None], ...]) -> None:
     """Stop what runs beside the requests, and write down what is only in memory."""
     for watcher in watchers:
         watcher.cancel()

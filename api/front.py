@@ -1,7 +1,6 @@
 """The front process: `python -m api.front`, started by the supervisor with its end of the link."""
 
 import asyncio
-import errno
 import gc
 import os
 import socket
@@ -15,14 +14,11 @@ from api.compose import open_front
 from api.protocol import patient_protocol
 from infra.errors import CoderAIError, SettingsInvalid
 from infra.files import write_atomic
+from infra.listen import RUN_FILE, listen
 from infra.log import set_up
 from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, handed_over, link_fd, load_settings
 from infra.supervisor.link import SupervisorLink
 from infra.supervisor.types import EX_CONFIG
-
-RUN_FILE = ("run", "front.json")
-"""Where the owner's command line finds the running front: its URL and the internal token, for the owner's eyes."""
-
 
 _GC_ALLOCATIONS = 10_000
 """Objects that may be made before the youngest are looked at: several dozen requests' worth."""
@@ -81,30 +77,6 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The client port, bound.
-
-    Raises:
-        SettingsInvalid: it is taken, not ours to take, or the address is not this machine's.
-    """
-    host, port = settings.server.host, settings.server.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            words = f"port {port} on {host} is in use: stop what uses it, or choose another with CODERAI_SERVER__PORT"
-        else:
-            words = f"cannot listen on {host} port {port}: {error.strerror or error}"
-        raise SettingsInvalid(words, param="server.port") from error
-    listener.listen(2048)
-    listener.set_inheritable(False)
-    return listener
 
 
 async def _end_with(link: SupervisorLink, server: uvicorn.Server) -> None:

@@ -39,6 +39,7 @@ class Shelf:
         self.changed: Callable[[ModelName], None] = lambda _name: None
         tokens.refresh()
         self.catalogue = Catalogue.load(settings, database, packaged(), read_weights)
+        self._say_problems(())
 
     async def keep_fresh(self) -> None:
         """Look for changes each second, for ever; a database that does not answer leaves all as it was."""
@@ -61,10 +62,16 @@ class Shelf:
         if new is old:
             return
         self.catalogue = new
+        self._say_problems(old.problems)
         kept = {entry.name: entry for entry in new.entries}
         for entry in old.entries:
             if kept.get(entry.name) != entry:
                 self.changed(entry.name)
+
+    def _say_problems(self, said: tuple[str, ...]) -> None:
+        for problem in self.catalogue.problems:
+            if problem not in said:
+                log.warning("%s", problem)
 
     def _reread(self) -> Catalogue:
         """The catalogue as it is now; of the settings file only the models are looked at again."""

@@ -12,7 +12,7 @@ from infra.errors import ModelNotFound, SettingsInvalid, UserError
 from infra.settings import Settings, config_path
 from infra.tables import ModelRow
 from infra.types import ModelName
-from workers.entries import ReadWeights, entry_from_row
+from workers.entries import BadField, ReadWeights, entry_from_row
 from workers.types import ModelEntry
 
 _NEAR = 3
@@ -47,13 +47,13 @@ class Catalogue:
             SettingsInvalid: a row of the file cannot be used; the message has its number and field.
             DatabaseUnusable: the database does not answer.
         """
-        declared = file_entries(settings, read_weights)
+        declared, unusable = file_entries(settings, read_weights)
         with database.read() as session:
             revision = read_revision(session, "models")
             added, problems = _database_entries(session)
         offered = tuple(packaged) if settings.models.packaged else ()
         entries, index = _merged((declared, added, offered))
-        return cls(entries, problems, revision, settings.model, index)
+        return cls(entries, (*unusable, *problems), revision, settings.model, index)
 
     def refreshed(
         self,
@@ -93,26 +93,33 @@ class Catalogue:
         return near_names(name, self._index)
 
 
-def file_entries(settings: Settings, read_weights: ReadWeights | None = None) -> tuple[ModelEntry, ...]:
-    """The models that `coderai.toml` (or `CODERAI_MODEL`) declares; a relative path starts at the install's directory.
+def file_entries(
+    settings: Settings, read_weights: ReadWeights | None = None
+) -> tuple[tuple[ModelEntry, ...], tuple[str, ...]]:
+    """The models that `coderai.toml` (or `CODERAI_MODEL`) declares, and what keeps others from being served: their
+    weights are not there, or not whole. A relative path starts at the install's directory.
 
     Raises:
         SettingsInvalid: a row cannot be used, or two have one name; the message has the row's number and field.
     """
     entries: list[ModelEntry] = []
+    problems: list[str] = []
     taken: dict[str, int] = {}
     for index, row in enumerate(settings.model):
         try:
             entry = entry_from_row(_with_absolute_path(row, settings), "file", read_weights)
-        except UserError as error:
+        except BadField as error:
             raise _bad_row(index, row, error.message, error.param) from None
+        except UserError as error:
+            problems.append(_bad_row(index, row, error.message, error.param).message)
+            continue
         for name in dict.fromkeys((entry.name, *entry.aliases)):
             if name in taken:
                 words = f"the name {name!r} is taken by [[model]] {taken[name] + 1} already"
                 raise _bad_row(index, row, words, "name" if name == entry.name else "aliases")
             taken[name] = index
         entries.append(entry)
-    return tuple(entries)
+    return tuple(entries), tuple(problems)
 
 
 def declared_names(settings: Settings) -> frozenset[str]:

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from api.front import RUN_FILE
 from infra.doctor import Check, check_config, check_database, check_home, check_port, check_python, check_spool
 from infra.doctor_hardware import (
     check_amd,
@@ -31,6 +30,7 @@ from infra.errors import CoderAIError, NotInstalled, SettingsInvalid
 from infra.hardware.detect import detect, read_card
 from infra.hardware.host import host_memory
 from infra.hardware.nvidia import load_nvml
+from infra.listen import RUN_FILE
 from infra.settings import LlamaSettings, Settings, config_path, inherited_environment, load_settings
 from workers.engine.flags import read_flags
 from workers.packaged.catalogue import INSTALL, PACKAGED, Find, PackagedModel, find_folder, is_ready, served_path

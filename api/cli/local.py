@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from api.front import RUN_FILE
 from infra.database import Database, open_database
 from infra.errors import CoderAIError, InvalidRequest, SettingsInvalid
 from infra.files import make_private_folder
+from infra.listen import RUN_FILE
 from infra.migrate import migrate
 from infra.settings import Settings, load_settings
 

@@ -70,9 +70,7 @@ def show_all() -> None:
         catalogue = Catalogue.load(settings, database, packaged_entries(settings.home), read_weights)
     for entry in catalogue.entries:
         where = entry.service_url or str(entry.path)
-        lines.add_row(
-            entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where)
-        )
+        lines.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where))
     _console.print(lines)
     for problem in catalogue.problems:
         _console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from api.cli.local import make_home
-from api.front import RUN_FILE, listen
 from infra.database import open_database
 from infra.home_lock import only_server
+from infra.listen import RUN_FILE, listen
 from infra.log import set_up
 from infra.migrate import migrate
 from infra.security import new_internal_token
@@ -46,7 +46,7 @@ def serve(
     set_up(settings.log)
     make_home(settings, "models", "run")
     with only_server(settings.home):
-        listen(settings).close()  # the front would say that the port is taken, but in more lines
+        settings = with_port(settings)
         prepare_database(settings)
         asyncio.run(prepare_models(settings))
         code = asyncio.run(_supervise(settings, first_key(settings)))
@@ -62,6 +62,17 @@ async def _supervise(settings: Settings, key: str | None) -> int:
             if not greeter.done() and key:  # it is in the database: nobody would ever know it
                 _console.print(f"API key (admin, shown this once): {key}", soft_wrap=True, markup=False)
             greeter.cancel()
+
+
+def with_port(settings: Settings) -> Settings:
+    """The settings with a port that can be had now: port 0 becomes a free one, which a restarted front keeps.
+
+    Raises:
+        SettingsInvalid: it is taken. (The front would say so too, in more lines.)
+    """
+    with listen(settings) as listener:
+        port = listener.getsockname()[1]
+    return settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
 
 
 def prepare_database(settings: Settings) -> None:
@@ -135,7 +146,7 @@ def greeting(settings: Settings, url: str, key: str | None) -> list[str]:
         body = f'{{"model": "{best.name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
         lines.append("Try it:")
         lines.append(
-            f'  curl {url}/chat/completions -H "Authorization: Bearer {key or "$CODERAI_API_KEY"}" '
+            f'  curl {url}/chat/completions -H "Authorization: Bearer {key or "$OPENAI_API_KEY"}" '
             f"-H 'Content-Type: application/json' -d '{body}'"
         )
     return lines

@@ -27,6 +27,8 @@ class Checked(NamedTuple):
     stream: bool = False
 
 
+_WORDS = {"completed": None, "failed": "failed", "cancelled": "client_gone"}
+
 Check = Callable[[dict[str, Json], ModelEntry], Checked]
 Planner = Callable[[dict[str, Json], ModelEntry, str | None], Plan]
 
@@ -100,7 +102,7 @@ class Endpoint:
             )
             outcome = await services.runner.run(exchange, plan, entry, key, run, stream=stream)
             account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
-            account.error = account.record.error and "failed"
+            account.error = _WORDS[account.record.status]
             if outcome.unanswered is not None:
                 raise outcome.unanswered
         finally:

@@ -13,10 +13,10 @@ import uvicorn
 
 from api.app import App
 from api.compose import open_front
-from api.front import listen
 from api.protocol import patient_protocol
 from api.services import Services
 from infra.database import open_database
+from infra.listen import listen
 from infra.migrate import migrate
 from infra.settings import Settings, load_settings
 from infra.tokens import create_key

@@ -60,7 +60,7 @@ async def broken(request: web.Request) -> web.Response:
 
 async def until_busy(front: Front) -> None:
     async with asyncio.timeout(5):
-        while not any(engine.in_flight for engine in front.services.fleet.engines()):  # noqa: ASYNC110
+        while not any(engine.in_flight for engine in front.services.fleet.engines()):
             await asyncio.sleep(0.01)
 
 

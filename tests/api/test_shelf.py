@@ -139,11 +139,11 @@ async def test_it_goes_on_looking_when_the_database_is_back(
     hide_revisions(database)
     looking = asyncio.create_task(shelf.keep_fresh())
     async with asyncio.timeout(5):
-        while "models and keys stay as they are" not in caplog.text:  # noqa: ASYNC110  # a log has no event
+        while "models and keys stay as they are" not in caplog.text:  # a log has no event
             await asyncio.sleep(0.01)
         hide_revisions(database, back=True)
         rows.add(FAR, read_weights, trusted=True)
-        while "far" not in names(shelf):  # noqa: ASYNC110
+        while "far" not in names(shelf):
             await asyncio.sleep(0.01)
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)

@@ -208,5 +208,5 @@ async def test_a_dead_service_is_named_as_such() -> None:
     async def broken(_call: TaskCall) -> TaskResult:
         raise EngineFailed("connection reset")
 
-    with pytest.raises(ServiceDown, match="^configured service_url http://box is not answering its health check$"):
+    with pytest.raises(ServiceDown, match=r"^configured service_url http://box is not answering its health check$"):
         await run({"broken": broken}, plan(step("a", "broken")), Dead("x"))

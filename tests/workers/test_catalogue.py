@@ -135,9 +135,11 @@ def test_a_local_row_is_filled_in_from_its_weights(tmp_path: Path, database: Dat
     entry = Catalogue.load(settings, database, (), read_weights).get("tiny")
     assert entry.path == tmp_path / "models" / "tiny.gguf"
     assert entry.capabilities == (Capability.CHAT, Capability.COMPLETIONS)
-    broken = settings_with(tmp_path, {"name": "gone", "path": "models/gone.gguf"})
-    with pytest.raises(SettingsInvalid, match=r"\[\[model\]\] 1 \('gone'\)"):
-        Catalogue.load(broken, database, (), read_weights)
+    rows = ({"name": "gone", "path": "models/gone.gguf"}, {"name": "tiny", "path": "models/tiny.gguf"})
+    left = Catalogue.load(settings_with(tmp_path, *rows), database, (), read_weights)
+    assert [entry.name for entry in left.entries] == ["tiny"]
+    (problem,) = left.problems
+    assert problem.startswith("[[model]] 1 ('gone') cannot be used")
 
 
 def test_a_stored_row_that_cannot_be_used_takes_nothing_else_away(tmp_path: Path, database: Database) -> None:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from api.cli.main import app
-from api.front import RUN_FILE
 from infra.errors import CoderAIError
+from infra.listen import RUN_FILE
 from tests.api.conftest import TOKEN, Front
 
 Run = Callable[..., str]

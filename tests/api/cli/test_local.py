@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from api.cli.local import call_front, install
-from api.front import RUN_FILE
 from infra.errors import CoderAIError, InvalidRequest
+from infra.listen import RUN_FILE
 from infra.settings import Settings, load_settings
 
 pytestmark = pytest.mark.enable_socket

@@ -10,9 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from api.cli.serve import first_key, front_spec, greet_when_ready, greeting, prepare_database, prepare_models
-from api.front import RUN_FILE
 from infra.database import open_database
 from infra.errors import CoderAIError
+from infra.listen import RUN_FILE
 from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, load_settings
 from infra.tokens import TokenTable
 from tests.api.cli.conftest import Run
@@ -70,7 +70,7 @@ def test_the_greeting_s_example_works_in_a_shell(settings: Settings, monkeypatch
     curls = [line for line in lines if "curl" in line]
     if not curls:
         pytest.skip("no packaged chat model is installed here")
-    assert "$CODERAI_API_KEY" in curls[0]
+    assert "$OPENAI_API_KEY" in curls[0]
     assert f"{URL}/chat/completions" in curls[0]
     assert curls[0].count("'") % 2 == 0
 
