@@ -103,16 +103,19 @@ _DONE_BYTES = len(_DONE[1])
 class EventStream:
     """The client's end of a server-sent event stream; the answer's head leaves with the first bytes."""
 
-    __slots__ = ("_end", "_exchange", "_extra", "finished", "first_write_s", "started")
+    __slots__ = ("_end", "_exchange", "_extra", "first_write_s", "started")
 
     def __init__(self, exchange: Exchange, extra: Callable[[], Headers]) -> None:
         self._exchange = exchange
         self._extra = extra
         self._end = b""
         self.started = False
-        self.finished = False
-        """Whether the stream's last event was passed on."""
         self.first_write_s: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream's last event was passed on."""
+        return self._end.endswith(_DONE)
 
     async def write(self, data: bytes) -> None:
         """Pass bytes on; waits while the client's connection is full."""
@@ -123,7 +126,6 @@ class EventStream:
             head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})
         self._end = data if len(data) >= _DONE_BYTES else (self._end + data)[-_DONE_BYTES:]
-        self.finished = self._end.endswith(_DONE)
         await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:

@@ -113,7 +113,7 @@ async def _told(channel: EventStream | None, error: Exception) -> Exception | No
     """Tell a client that is in the middle of a stream; else give the error back, to be answered with its status."""
     if channel is None or not channel.started:
         return error
-    await channel.write(b"data: " + error_body(error) + b"\n\n")
+    await channel.write(b"\n\ndata: " + error_body(error) + b"\n\n")  # it may have broken off within an event
     return None
 
 

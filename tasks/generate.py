@@ -1,12 +1,15 @@
 """Asks an engine and gives its answer: streamed through as it comes, whole as bytes, or read for a later step."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import aiohttp
 import orjson
 
-from infra.errors import EngineFailed
+from infra.errors import EngineFailed, InvalidRequest
 from infra.types import Json
+from tasks.channel import Channel
 from tasks.corrections.table import Mending, complete, mend
 from tasks.corrections.types import CHAT, Traits, traits_of
 from tasks.corrections.usage import usage_in
@@ -16,9 +19,21 @@ from tasks.types import TaskCall, TaskResult, Usage
 from workers.live import Engine
 
 _TAIL_BYTES = 4096
-"""Of a stream that is kept for the usage in its last event."""
+"""Of a stream that is kept for the usage in its last events."""
 _REFUSAL_BYTES = 65536
 _FAR = Traits(service=True)
+
+
+class Feeding(Protocol):
+    """Changes a stream on its way, in whatever pieces it comes."""
+
+    def feed(self, piece: bytes) -> bytes:
+        """What can be sent on now."""
+        ...
+
+    def finish(self) -> bytes:
+        """What is left at the end."""
+        ...
 
 
 async def generate(call: TaskCall) -> TaskResult:
@@ -73,17 +88,30 @@ async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict
 async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> aiohttp.ClientResponse:
     """The engine's answer, its head good and its body unread."""
     engine = call.leased()
-    request["model"] = engine.entry.served_model or engine.entry.name
-    response = await call.transport.post(engine, path, orjson.dumps(request))
+    # Not in place: the request is the plan's, which may be tried elsewhere and is shown to whoever looks.
+    body = {**request, "model": engine.entry.served_model or engine.entry.name}
+    try:
+        text = orjson.dumps(body)
+    except orjson.JSONEncodeError as error:  # it reads deeper than it writes
+        raise InvalidRequest("the request is nested too deeply: flatten it, 250 levels are the most") from error
+    response = await call.transport.post(engine, path, text)
     if response.status == 200:
         return response
     try:
-        body = await response.content.read(_REFUSAL_BYTES)
+        said = await _up_to(response.content, _REFUSAL_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise _broken_off(engine, error) from error
     finally:
         _let_go(response)
-    raise refusal(engine.id, path, response.status, body, ours=engine.local)
+    raise refusal(engine.id, path, response.status, said, ours=engine.local)
+
+
+async def _up_to(content: aiohttp.StreamReader, most_bytes: int) -> bytes:
+    """The body, or its beginning; one `read` gives but the piece that is there."""
+    read = b""
+    while len(read) < most_bytes and (piece := await content.read(most_bytes - len(read))):
+        read += piece
+    return read
 
 
 def _broken_off(engine: Engine, error: Exception) -> EngineFailed:
@@ -114,22 +142,51 @@ async def _pass_on(call: TaskCall, response: aiohttp.ClientResponse, mending: Me
     assert channel is not None
     mender = mending.stream() if mending is not None and mending.touches_answer else None
     rename = None if engine.local else _renamer(engine)
-    renamed = RenamedEvents(rename) if rename else None
-    tail = b""
+    if mender is None and rename is None:
+        return usage_in(await _copy(response, channel))
+    steps: list[Feeding] = [step for step in (mender, RenamedEvents(rename) if rename else None) if step is not None]
+    tail = _Tail()
     async for piece in response.content.iter_any():
-        tail = piece if len(piece) >= _TAIL_BYTES else tail[-_TAIL_BYTES:] + piece
-        if mender is not None:
-            piece = mender.feed(piece)  # noqa: PLW2901
-        if renamed is not None:
-            piece = renamed.feed(piece)  # noqa: PLW2901
-        if piece:
-            await channel.write(piece)
-    rest = mender.finish() if mender is not None else b""
-    if renamed is not None:
-        rest = renamed.feed(rest) + renamed.finish()
-    if rest:
-        await channel.write(rest)
-    return (mender.usage if mender is not None else None) or usage_in(tail)
+        tail.add(piece)
+        if fed := _through(steps, piece):
+            await channel.write(fed)
+    for place, step in enumerate(steps):
+        if rest := _through(steps[place + 1 :], step.finish()):
+            await channel.write(rest)
+    return (mender.usage if mender is not None else None) or usage_in(tail.text())
+
+
+async def _copy(response: aiohttp.ClientResponse, channel: Channel) -> bytes:
+    """Every piece as it is; the stream's end is returned."""
+    tail = _Tail()
+    async for piece in response.content.iter_any():
+        tail.add(piece)
+        await channel.write(piece)
+    return tail.text()
+
+
+class _Tail:
+    """The last pieces of a stream, no more of them than it takes to hold `_TAIL_BYTES`."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        pieces = self._pieces
+        pieces.append(piece)
+        self._size_bytes += len(piece)
+        while self._size_bytes - len(pieces[0]) >= _TAIL_BYTES:
+            self._size_bytes -= len(pieces.popleft())
+
+    def text(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def _through(steps: Sequence[Feeding], piece: bytes) -> bytes:
+    for step in steps:
+        piece = step.feed(piece)
+    return piece
 
 
 def _renamer(engine: Engine) -> Callable[[bytes], bytes] | None:

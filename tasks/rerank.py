@@ -1,7 +1,9 @@
 """Scores of documents against a query, and their ranking."""
 
+import asyncio
 import math
-from operator import itemgetter
+from operator import itemgetter, mul
+from typing import cast
 
 import orjson
 
@@ -32,11 +34,10 @@ async def embed_and_compare(call: TaskCall) -> TaskResult:
     assert isinstance(documents, list)
     texts: list[Json] = [call.inputs["query"], *documents]
     answer, usage = await ask(call, "/embeddings", {"input": texts, "encoding_format": "float"})
-    vectors = _vectors(answer, len(texts))
-    if vectors is None:
+    scores = await asyncio.to_thread(_compared, answer, len(texts))
+    if scores is None:
         raise EngineFailed(f"{call.leased().id} did not embed every document")
-    query = vectors[0]
-    return _scored([_cosine(query, vector) for vector in vectors[1:]], usage)
+    return _scored(scores, usage)
 
 
 async def rank(call: TaskCall) -> TaskResult:
@@ -70,6 +71,18 @@ def _scored(scores: list[Json], usage: Usage | None) -> TaskResult:
     return TaskResult({"scores": scores, "prompt_tokens": usage.prompt_tokens if usage else 0}, usage)
 
 
+_NUMBERS = frozenset({int, float})
+
+
+def _compared(answer: dict[str, Json], count: int) -> list[Json] | None:
+    """The cosine of the first of `count` embeddings with each other one; None unless all are there, of one length.
+
+    A thousand documents are tens of milliseconds of computing: run it in a thread.
+    """
+    vectors = _vectors(answer, count)
+    return None if vectors is None else _cosines(vectors[0], vectors[1:])
+
+
 def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
     """The embeddings in the order of their `index`; None unless all are there, of one length."""
     vectors: list[list[float] | None] = [None] * count
@@ -79,11 +92,13 @@ def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
             return None
         index, vector = item.get("index"), item.get("embedding")
         if isinstance(index, int) and 0 <= index < count and isinstance(vector, list):
-            vectors[index] = [float(value) for value in vector if isinstance(value, int | float)]
+            vectors[index] = cast(list[float], vector) if _NUMBERS.issuperset(map(type, vector)) else None
     whole = [vector for vector in vectors if vector]
     return whole if len(whole) == count and len({len(vector) for vector in whole}) == 1 else None
 
 
-def _cosine(left: list[float], right: list[float]) -> float:
-    norm = math.hypot(*left) * math.hypot(*right)
-    return sum(a * b for a, b in zip(left, right, strict=True)) / norm if norm else 0.0
+def _cosines(query: list[float], vectors: list[list[float]]) -> list[Json]:
+    """The cosine of the query with each vector, all of one length; 0 for vectors of nothing."""
+    query_norm = math.hypot(*query)
+    norms = (query_norm * math.hypot(*vector) for vector in vectors)
+    return [sum(map(mul, query, vector)) / norm if norm else 0.0 for vector, norm in zip(vectors, norms, strict=True)]

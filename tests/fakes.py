@@ -67,8 +67,9 @@ class FakeChildren:
         if name in self._states:
             self.stopped.append(name)
             await self._close(name)
-            state = self._states.pop(name)
-            self._tell(state.model_copy(update={"status": "stopped", "pid": None, "port": None}))
+            state = self._states.pop(name, None)
+            if state is not None:  # else another stop was quicker
+                self._tell(state.model_copy(update={"status": "stopped", "pid": None, "port": None}))
 
     def states(self) -> dict[str, ChildState]:
         """See `Children.states`."""

@@ -5,6 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.api.conftest import Front, StartFront
 
@@ -74,3 +76,32 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_harms_nobody(
     await asyncio.sleep(0.05)
     assert (await front.get("/v1/models"))[0] == 200
     assert "Exception in ASGI application" not in caplog.text
+
+
+@pytest.mark.parametrize("endpoint", [b"chat", b"\\ud800"])
+@pytest.mark.parametrize("value", [b'"\\ud800"', b"NaN", b"[" * 100_000 + b"]" * 100_000])
+async def test_what_no_answer_could_repeat_is_refused(start_front: StartFront, endpoint: bytes, value: bytes) -> None:
+    front = await start_front()
+    body = b'{"endpoint":"%b","request":{"model":%b}}' % (endpoint, value)
+    headers = front.headers() | {"Content-Type": "application/json"}
+    async with front.session.post(f"{front.url}/v1/plan", data=body, headers=headers) as answer:
+        assert answer.status == 400
+        assert (await answer.json())["error"]["code"] == "invalid_json"
+
+
+async def test_a_request_that_is_too_deep_to_be_written_down_is_refused(start_front: StartFront) -> None:
+    async def alive(_request: web.Request) -> web.Response:
+        return web.json_response({"data": []})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", alive)
+    async with TestServer(app) as service:
+        front = await start_front([{"name": "far", "service_url": str(service.make_url("/"))}])
+        deep: Any = 1
+        for _ in range(300):
+            deep = [deep]
+        body = {"model": "far", "messages": [{"role": "user", "content": "Hi"}], "of_the_service": deep}
+        for path, sent in (("/v1/chat/completions", body), ("/v1/plan", {"endpoint": "chat", "request": body})):
+            status, answer = await front.post(path, sent)
+            assert status == 400
+            assert "nested" in answer["error"]["message"]

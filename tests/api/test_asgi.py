@@ -14,6 +14,7 @@ from api.asgi import (
     EventStream,
     Exchange,
     Message,
+    headers_by_name,
     parse_object,
 )
 from api.errors import Headers
@@ -210,6 +211,19 @@ async def test_a_client_that_has_its_whole_stream_may_leave(last: bytes, cancell
     assert await working is cancelled
 
 
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data: [DONE]\r\n\r\n"])
+@pytest.mark.parametrize("size", [1, 2, 5, 13, 14, 17, 40])
+async def test_a_stream_is_finished_however_its_last_event_is_cut(end: bytes, size: int) -> None:
+    stream = EventStream(Server().exchange, list)
+    whole = b'data: {"a": 1}\n\n' + end
+    for at in range(0, len(whole), size):
+        assert not stream.finished
+        await stream.write(whole[at : at + size])
+    assert stream.finished
+    await stream.write(b": more")
+    assert not stream.finished
+
+
 async def test_a_watch_ends_with_its_block() -> None:
     """The same connection's next request, or nobody, is cancelled."""
     client = Client()
@@ -225,6 +239,15 @@ def test_headers_by_name() -> None:
     assert exchange.header(b"a") == "1"
     assert exchange.header(b"b") == "é"
     assert exchange.header(b"c") is None
+
+
+def test_of_several_keys_none_is_taken() -> None:
+    """Who stands before us may have checked the other one."""
+    key, other = (b"authorization", b"Bearer a"), (b"authorization", b"Bearer b")
+    assert headers_by_name([(b"a", b"1"), key, (b"a", b"2")]) == {b"a": b"2", b"authorization": b"Bearer a"}
+    assert headers_by_name([key, (b"a", b"1"), other]) == {b"a": b"1"}
+    assert headers_by_name([key, key]) == {}
+    assert Server(headers=[key, other]).exchange.header(b"authorization") is None
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """What the composition root decides itself; that all parts fit is in every test with a front."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from api.accounting import Accounting
 from api.compose import _gates, _needed_bytes, _spool, engine_key, llama_backends, open_front
+from infra.database import open_database
 from infra.errors import DatabaseUnusable, LoadFailed
+from infra.migrate import migrate
 from infra.settings import load_settings
 from infra.types import PoolId
 from tests.fakes import FakeChildren, make_entry, make_pool
@@ -51,6 +55,31 @@ def test_the_spool_can_be_switched_off(tmp_path: Path) -> None:
     spool = _spool(load_settings(home=tmp_path))
     assert spool is not None
     spool.close()
+
+
+async def test_what_runs_beside_the_requests_survives_its_failures_and_ends_with_the_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = asyncio.Event()
+
+    async def fail(_self: Accounting) -> None:
+        failed.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Accounting, "keep_flushing", fail)
+    settings = load_settings(home=tmp_path, models={"packaged": False})
+    database = open_database(settings.sqlalchemy_url)
+    migrate(database)
+    database.close()
+    before = asyncio.all_tasks()
+    async with open_front(settings, FakeChildren(), "token"):
+        await failed.wait()
+        await asyncio.sleep(0)
+        running = {task.get_name() for task in asyncio.all_tasks() - before}
+    assert len(running) == 4
+    assert "the writing of usage" in running
+    assert "the writing of usage failed" in caplog.text
+    assert asyncio.all_tasks() == before
 
 
 async def test_a_front_on_a_database_that_nobody_made_says_so(tmp_path: Path) -> None:

@@ -1,15 +1,36 @@
-"""A front that was started in the wrong way, and where its owner finds it."""
+"""The front's process: started in the wrong way, where its owner finds it, what it does on a signal."""
 
+import asyncio
+import contextlib
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from api.front import _reachable
+from infra.database import open_database
+from infra.files import make_private_folder
 from infra.listen import RUN_FILE
+from infra.migrate import migrate
+from infra.settings import INTERNAL_TOKEN_VARIABLE, LINK_FD_VARIABLE
+from infra.supervisor.link import LinkServer
 from infra.supervisor.types import EX_CONFIG
+from infra.usage import list_usage
+from tests.fakes import FakeChildren
+
+pytestmark = pytest.mark.enable_socket
 
 
 @pytest.mark.parametrize(
@@ -31,3 +52,71 @@ def test_by_hand_it_says_how_it_is_started(tmp_path: Path) -> None:
     assert done.returncode == EX_CONFIG
     assert done.stderr == "error: the front is started by `coderai serve`, not by hand\n"
     assert not tmp_path.joinpath(*RUN_FILE).exists()
+
+
+@contextlib.asynccontextmanager
+async def running(home: Path, service: URL) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A real front process with one far model, `far`; its URL."""
+    row = f'[[model]]\nname = "far"\nservice_url = "{service}"\n'
+    (home / "coderai.toml").write_text(f"[server]\nport = 0\n[models]\npackaged = false\n{row}")
+    database = open_database(f"sqlite:///{home / 'coderai.db'}")
+    migrate(database)
+    database.close()
+    ours, theirs = socket.socketpair()
+    link = asyncio.create_task(LinkServer(FakeChildren()).serve(ours))
+    handed = {LINK_FD_VARIABLE: str(theirs.fileno()), INTERNAL_TOKEN_VARIABLE: "internal"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "api.front"),
+        env={"PATH": os.defpath, "CODERAI_HOME": str(home), **handed},
+        pass_fds=(theirs.fileno(),),
+    )
+    theirs.close()
+    try:
+        async with asyncio.timeout(20):
+            while not home.joinpath(*RUN_FILE).exists():
+                await asyncio.sleep(0.05)
+        yield process, json.loads(home.joinpath(*RUN_FILE).read_bytes())["url"]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await link
+
+
+async def test_a_signal_lets_requests_finish_and_what_was_used_reach_the_database(tmp_path: Path) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        asked.set()
+        await go_on.wait()
+        used = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        return web.json_response({"choices": [], "usage": used})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    home = make_private_folder(tmp_path / "home" / "run").parent
+
+    async def ask(session: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
+        body = {"model": "far", "messages": [{"role": "user", "content": "Hi"}]}
+        headers = {"Authorization": "Bearer internal"}
+        async with session.post(f"{url}/v1/chat/completions", json=body, headers=headers) as got:
+            return got.status, await got.json()
+
+    async with (
+        TestServer(app) as service,
+        running(home, service.make_url("/")) as (process, url),
+        aiohttp.ClientSession() as session,
+    ):
+        asking = asyncio.create_task(ask(session, url))
+        await asyncio.wait_for(asked.wait(), 20)
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        assert process.returncode is None
+        go_on.set()
+        assert (await asking)[0] == 200
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    database = open_database(f"sqlite:///{home / 'coderai.db'}")
+    (row,) = list_usage(database, first_day=(today := datetime.now(UTC).date()), last_day=today)
+    database.close()
+    assert (row.requests, row.prompt_tokens, row.completion_tokens) == (1, 3, 4)
+    assert [path.suffix for path in (home / "spool").iterdir()] == [".seg"]

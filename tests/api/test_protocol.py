@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from api.asgi import Exchange, Receive, Scope, Send
+from api.asgi import EventStream, Exchange, Receive, Scope, Send
 from api.protocol import GatheringTransport, patient_protocol
 
 pytestmark = pytest.mark.enable_socket
@@ -278,3 +278,110 @@ async def test_what_is_no_http_is_refused() -> None:
             await client.closed.wait()
         assert client.got.startswith(b"HTTP/1.1 400 ")
         assert b'"code":"invalid_http"' in client.got
+
+
+async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with two events."""
+    exchange = Exchange(scope, receive, send)
+    await exchange.body(2**20)
+    events = EventStream(exchange, list)
+    await events.write(b"data: 1\n\n")
+    await asyncio.sleep(0.05)
+    await events.write(b"data: 2\n\n")
+    await events.end()
+
+
+async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection() -> None:
+    async with served(stream) as server, server.client(b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx") as client:
+        await asyncio.wait_for(client.closed.wait(), 5)
+        head, _, body = client.got.partition(b"\r\n\r\n")
+        assert body == b"data: 1\n\ndata: 2\n\n"
+        assert b"transfer-encoding" not in head
+        assert b"connection: close" in head
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+@pytest.mark.parametrize("app", [echo, stream])
+async def test_who_ends_its_side_after_the_request_gets_the_answer(app: App, version: bytes) -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.2)
+        await app(scope, receive, send)
+
+    request = b"POST /a HTTP/%b\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi" % version
+    async with served(slow) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(request)
+        writer.write_eof()
+        got = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+    assert got.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"").startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (b"/a hi" if app is echo else b"data: 2") in got
+
+
+async def test_who_ends_its_side_after_two_requests_gets_both_answers() -> None:
+    async with served() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(GET + GET.replace(b"/a", b"/b"))
+        writer.write_eof()
+        got = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+    assert got.count(b"200 OK") == 2
+    assert got.endswith(b"/b ")
+
+
+async def test_who_leaves_altogether_is_noticed_though_it_looks_the_same_at_first() -> None:
+    left = asyncio.Event()
+
+    async def hang(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        exchange.client.left = left.set
+        await asyncio.wait_for(left.wait(), 5)
+
+    async with served(hang) as server:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(GET)
+        await asyncio.sleep(0.05)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.wait_for(left.wait(), 1)
+
+
+@pytest.mark.parametrize("request_", [b"", GET[:-2], b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"])
+async def test_who_ends_its_side_in_the_middle_is_gone(request_: bytes) -> None:
+    async with served() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(request_)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), 2) == b""
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_headers_have_a_limit() -> None:
+    async with served() as server, server.client(b"GET / HTTP/1.1\r\nHost: x\r\n") as client:
+        for _ in range(100):
+            client.send(b"X-Long: " + b"x" * 8000 + b"\r\n")
+            await asyncio.sleep(0)
+            if client.closed.is_set():
+                break
+        await asyncio.wait_for(client.closed.wait(), 2)
+        assert not client.got or client.got.startswith(b"HTTP/1.1 431 ")  # a reset may overtake the answer
+    async with served() as server, server.client(GET[:-2] + b"X-Long: " + b"x" * 30_000 + b"\r\n\r\n") as client:
+        assert (await client.until(b"/a ")).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_an_offer_of_http_2_is_declined_by_answering(apart: bool) -> None:
+    head = (
+        b"POST /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 5\r\n"
+        b"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nUpgrade: h2c\r\n\r\n"
+    )
+    async with served() as server, server.client(head if apart else head + b"hello") as client:
+        if apart:
+            await asyncio.sleep(0.05)
+            client.send(b"hello")
+        assert (await client.until(b"/a hello")).startswith(b"HTTP/1.1 200 OK")
+        client.send(GET)
+        await client.until(b"200 OK", 2)

@@ -9,7 +9,7 @@ import pytest
 import api.shelf
 from api.shelf import Shelf
 from infra.database import Database, open_database
-from infra.errors import CoderAIError
+from infra.errors import CoderAIError, ModelNotFound
 from infra.migrate import migrate
 from infra.settings import Settings, load_settings
 from infra.tokens import TokenTable, create_key, revoke_key
@@ -166,3 +166,16 @@ async def test_the_file_s_models_are_read_again_when_it_changes(
     file.write_text("")
     await shelf.refresh()
     assert names(shelf) == ["packaged"]
+
+
+async def test_who_has_waited_goes_on_with_the_entry_of_now(shelf: Shelf, rows: ModelRows) -> None:
+    entry = rows.add(FAR, read_weights, trusted=True)
+    await shelf.refresh()
+    assert shelf.current(entry).max_instances != 9
+    rows.update("far", {"max_instances": 9}, read_weights, trusted=True)
+    await shelf.refresh()
+    assert shelf.current(entry).max_instances == 9
+    rows.remove("far")
+    await shelf.refresh()
+    with pytest.raises(ModelNotFound):
+        shelf.current(entry)

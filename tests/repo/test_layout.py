@@ -19,7 +19,6 @@ UNMIRRORED = {
     "api/services.py": "a record of parts; every test with a front has it whole",
     "tasks/channel.py": "a protocol; the tests of api/asgi.py, its one implementation, and of the executor use it",
     "tasks/types.py": "shapes; the tests of the executor and of every task use them all",
-    "workers/residents.py": "tests/workers/test_fleet.py",
     "workers/types.py": "shapes; the tests of router, catalogue and planners use them all",
     "workers/wire.py": "shapes; the tests of the engine process and the fleet use them all",
 }

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from infra.errors import EngineFailed
 from infra.types import EngineId, Json, PoolId
+from tasks import rerank
 from tasks.rerank import embed_and_compare, rank, score
 from tasks.types import TaskCall
 from tests.fakes import make_entry
@@ -120,6 +122,29 @@ async def test_vectors_that_are_missing_or_differ_are_the_engine_s_failure(far: 
     far.answer = answer
     with pytest.raises(EngineFailed, match="cpu/m did not embed every document"):
         await embed_and_compare(far.call())
+
+
+@pytest.mark.parametrize("value", [None, True, "1", [1.0]])
+async def test_a_vector_of_other_things_than_numbers_is_the_engine_s_failure(far: Far, value: Any) -> None:
+    far.answer = embeddings([1.0, 0.0], [value, 0.0], [1, 0])
+    with pytest.raises(EngineFailed, match="cpu/m did not embed every document"):
+        await embed_and_compare(far.call())
+
+
+async def test_many_documents_do_not_hold_up_the_loop(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    compare = rerank._compared
+
+    def look(answer: dict[str, Json], count: int) -> list[Json] | None:
+        threads.append(threading.get_ident())
+        return compare(answer, count)
+
+    monkeypatch.setattr(rerank, "_compared", look)
+    far.answer = embeddings([1.0, 0.0], [1, 0], [0.0, 2.5])
+    result = await embed_and_compare(far.call())
+    assert isinstance(result.value, dict)
+    assert result.value["scores"] == [1.0, 0.0]
+    assert threads != [threading.get_ident()]
 
 
 async def ranked(scores: list[Json], **inputs: Json) -> dict[str, Any]:

@@ -69,3 +69,11 @@ def test_over_the_limit_the_longest_unused_goes() -> None:
     affinity.note(M, "a", CPU, 1)
     affinity.note(M, "c", CPU, 1)
     assert [affinity.warm(M, key) is not None for key in ("a", "b", "c")] == [True, False, True]
+
+
+def test_a_long_name_of_a_conversation_takes_no_more_room_than_a_short_one() -> None:
+    long, other = "x" * 10_000_000, "x" * 9_999_999 + "y"
+    for key in (conversation_key(long, None, "o"), conversation_key(None, long, "o")):
+        assert len(key) < 100
+    assert conversation_key(long, None, "o") != conversation_key(other, None, "o")
+    assert conversation_key("a", None, "o") == "session:a"

@@ -38,7 +38,7 @@ class Bench:
         self.says = reading
         seen = self.looks
         async with asyncio.timeout(5):
-            while self.looks < seen + 2:  # noqa: ASYNC110  # counted in a thread; a second look follows a whole first
+            while self.looks < seen + 2:  # counted in a thread; a second look follows a whole first
                 await asyncio.sleep(0.001)
         return self.pool.paused
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from infra.errors import Draining, LoadFailed, ModelLoading, NoRoom, QueueFull, ServiceDown
+from infra.errors import Draining, LoadFailed, ModelLoading, ModelNotFound, NoRoom, QueueFull, ServiceDown
 from infra.settings import LlamaSettings, ServerSettings
 from infra.types import EngineId, ModelName
 from tests.fakes import GIB, FakeChildren, make_entry, make_pool
@@ -246,6 +246,22 @@ async def test_a_restarted_front_finds_its_engines(make_fleet: MakeFleet, childr
     lease.release()
 
 
+@pytest.mark.parametrize("now", [make_entry(max_instances=1), None], ids=["changed", "gone"])
+async def test_a_restarted_front_takes_no_engine_of_a_model_that_has_changed(
+    make_fleet: MakeFleet, children: FakeChildren, now: ModelEntry | None
+) -> None:
+    before, entry = make_fleet(), make_entry()
+    (await acquire(before, entry)).release()
+    after = make_fleet()
+    after.adopt({"m": entry}.get)
+    assert [engine.entry for engine in after.engines()] == [entry]
+    after.adopt({"m": now}.get)
+    assert after.engines() == []
+    async with asyncio.timeout(2):
+        while children.states():
+            await asyncio.sleep(0.01)
+
+
 async def test_a_conversation_returns_to_its_engine(make_fleet: MakeFleet) -> None:
     fleet, entry = make_fleet(make_pool("a"), make_pool("b")), make_entry()
     pinned = make_entry(engine="b")
@@ -299,3 +315,105 @@ async def test_a_preview_takes_and_loads_nothing(make_fleet: MakeFleet, children
     placement = await fleet.preview(demand(entry), entry)
     assert (placement.action, placement.pool) == ("load", "cpu")
     assert children.started == []
+
+
+async def test_a_model_that_changes_while_it_answers_may_finish(make_fleet: MakeFleet, children: FakeChildren) -> None:
+    fleet, entry = make_fleet(), make_entry()
+    lease = await acquire(fleet, entry)
+    fleet.forget(entry.name)
+    changed = make_entry(max_instances=1)
+    asking = asyncio.create_task(acquire(fleet, changed))
+    await asyncio.sleep(0.1)
+    assert children.stopped == []
+    assert not asking.done()
+    lease.release()
+    second = await asking
+    assert children.stopped == ["cpu/m"]
+    assert second.engine.slots == 1
+    second.release()
+
+
+@pytest.mark.parametrize("wait", ["load", "slot"])
+async def test_who_waited_while_the_model_changed_gets_it_as_it_is_now(
+    make_fleet: MakeFleet, children: FakeChildren, wait: str
+) -> None:
+    fleet, old, new = make_fleet(), make_entry(max_instances=1), make_entry(max_instances=7)
+    held = await acquire(fleet, old) if wait == "slot" else None
+    children.slow_s = 0.2 if wait == "load" else 0.0
+    waiting = asyncio.create_task(acquire(fleet, old))
+    await asyncio.sleep(0.05)
+    fleet.current = lambda _entry: new
+    fleet.forget(old.name)
+    if held is not None:
+        held.release()
+    lease = await waiting
+    assert lease.engine.entry is new
+    assert [engine.entry for engine in fleet.engines()] == [new]
+    lease.release()
+
+
+async def test_who_waited_for_a_model_that_has_gone_is_told(make_fleet: MakeFleet, children: FakeChildren) -> None:
+    fleet, entry = make_fleet(), make_entry()
+    children.slow_s = 0.2
+    waiting = asyncio.create_task(acquire(fleet, entry))
+    await asyncio.sleep(0.05)
+
+    def gone(_entry: ModelEntry) -> ModelEntry:
+        raise ModelNotFound("Model 'm' is not available")
+
+    fleet.current = gone
+    fleet.forget(entry.name)
+    with pytest.raises(ModelNotFound):
+        await waiting
+    assert fleet.engines() == []
+
+
+async def test_a_far_service_that_changes_serves_nobody_at_its_old_address(
+    make_fleet: MakeFleet, children: FakeChildren
+) -> None:
+    fleet = make_fleet()
+    (await acquire(fleet, make_entry())).release()
+    port = children.states()["cpu/m"].port
+    row = {"path": None, "format": ModelFormat.SERVICE, "max_instances": 1}
+    old = make_entry("far", service_url=f"http://127.0.0.1:{port}/old", **row)
+    new = make_entry("far", service_url=f"http://127.0.0.1:{port}/new", **row)
+    held = await acquire(fleet, old)
+    waiting = asyncio.create_task(acquire(fleet, old))
+    await asyncio.sleep(0.02)
+    fleet.current = lambda _entry: new
+    fleet.forget(old.name)
+    lease = await waiting
+    assert lease.engine.base_url.endswith("/new/v1")
+    held.release()
+    assert (held.engine.in_flight, lease.engine.in_flight) == (0, 1)
+    late = asyncio.create_task(acquire(fleet, old))  # it looked the model up a moment before the change
+    await asyncio.sleep(0.02)
+    lease.release()
+    assert (await late).engine.base_url.endswith("/new/v1")
+
+
+async def test_two_who_ask_while_the_first_is_still_measuring_load_once(
+    make_fleet: MakeFleet, children: FakeChildren
+) -> None:
+    fleet, entry = make_fleet(), make_entry()
+    measured = iter([0.0, 0.0, 0.0, 0.6])
+
+    async def needed_bytes(_entry: ModelEntry) -> int:
+        await asyncio.sleep(next(measured, 0.0))
+        return GIB
+
+    fleet._needed_bytes = needed_bytes
+    first, second = await asyncio.gather(acquire(fleet, entry), acquire(fleet, entry))
+    assert children.started == ["cpu/m"]
+    assert first.engine is second.engine
+    assert first.engine.in_flight == 2
+
+
+async def test_a_model_that_is_unloaded_while_it_loads_is_no_bug(make_fleet: MakeFleet, children: FakeChildren) -> None:
+    children.slow_s = 0.3
+    fleet, entry = make_fleet(), make_entry()
+    loading = asyncio.create_task(fleet.load(entry))
+    await asyncio.sleep(0.05)
+    await fleet.unload(entry.name)
+    with pytest.raises(NoRoom, match="unloaded"):
+        await loading

@@ -154,3 +154,12 @@ async def test_health_is_a_status_or_nothing(transport: Transport, unused_tcp_po
     assert await transport.alive("http://[::1/models", {}, 1) == 0
     async with raw(b"nonsense\r\n\r\n") as url:
         assert await transport.alive(url, {}, 1) == 0
+
+
+async def test_the_addresses_of_engines_of_long_ago_are_not_kept(transport: Transport) -> None:
+    engine = Engine("cpu/m", make_entry(), "cpu", local=True, slots=1)  # type: ignore[arg-type]
+    for port in range(1, 1500):
+        engine.base_url = f"http://127.0.0.1:{port}/v1"
+        with pytest.raises(EngineFailed):
+            await transport.post(engine, "/x", b"{}")
+    assert len(transport._urls) <= 1000

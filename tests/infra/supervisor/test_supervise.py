@@ -253,3 +253,18 @@ async def test_nobody_outlives_a_killed_supervisor(guard: str) -> None:
     elif alive(pids["grandchild"]):
         kill(pids["grandchild"])
     await process.wait()
+
+
+async def test_a_child_whose_spec_cannot_be_made_now_is_tried_again(bench: Bench) -> None:
+    full = [OSError(24, "Too many open files")]
+
+    def source() -> ChildSpec:
+        if full:
+            raise full.pop()
+        return spec(SLEEP)
+
+    await bench.supervisor.start_from("x", source)
+    await until(lambda: bench.state().status == "running")
+    assert ("x", "ended and starts again in 0.02 s: its process cannot be made: [Errno 24] Too many open files") in (
+        bench.lines
+    )
