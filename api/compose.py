@@ -60,7 +60,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     cards = await asyncio.to_thread(detect, settings.cards)
     pools = card_pools(cards, settings.cards, llama_backends(settings))
     fleet = _fleet(settings, children, transport, pools, engine_key(internal_token))
-    shelf.changed = fleet.forget
+    shelf.changed, fleet.current = fleet.forget, shelf.current
     spool = _spool(settings)
     services = Services(
         settings=settings,
@@ -76,7 +76,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         version=VERSION,
     )
     watchers = _watchers(services, transport, pools)
-    fleet.residents.adopt()
+    fleet.adopt(shelf.catalogue.find)
     try:
         yield services
     finally:

@@ -32,6 +32,7 @@ class Shelf:
     ) -> None:
         self._settings = settings
         self._file_seen = _stamp(config_path())
+        self._refreshing = asyncio.Lock()
         self._database = database
         self._tokens = tokens
         self._packaged = packaged
@@ -40,6 +41,14 @@ class Shelf:
         tokens.refresh()
         self.catalogue = Catalogue.load(settings, database, packaged(), read_weights)
         self._say_problems(())
+
+    def current(self, entry: ModelEntry) -> ModelEntry:
+        """The entry as it is now, for a request that has waited with it.
+
+        Raises:
+            ModelNotFound: the model has gone.
+        """
+        return self.catalogue.get(entry.name)
 
     async def keep_fresh(self) -> None:
         """Look for changes each second, for ever; a database that does not answer leaves all as it was."""
@@ -56,12 +65,13 @@ class Shelf:
         Raises:
             CoderAIError: the database does not answer, or the file's models cannot be used; the old snapshots stay.
         """
-        await asyncio.to_thread(self._tokens.refresh)
-        old = self.catalogue
-        new = await asyncio.to_thread(self._reread)
+        async with self._refreshing:  # one after the other: an older snapshot must not come after a newer one
+            await asyncio.to_thread(self._tokens.refresh)
+            old = self.catalogue
+            new = await asyncio.to_thread(self._reread)
+            self.catalogue = new
         if new is old:
             return
-        self.catalogue = new
         self._say_problems(old.problems)
         kept = {entry.name: entry for entry in new.entries}
         for entry in old.entries:

@@ -10,15 +10,25 @@ TTL_S = 1800.0
 """Half an hour: after that a cache is taken for cold."""
 LIMIT = 100_000
 """Conversations remembered; the oldest go first."""
+_LONGEST_WORD = 64
 
 
 def conversation_key(session: str | None, user: str | None, opening: str) -> str:
     """The conversation's key: the client's session header, else its `user` field, else a hash of the stable opening."""
     if session:
-        return f"session:{session}"
+        return f"session:{_short(session)}"
     if user:
-        return f"user:{user}"
-    return "opening:" + hashlib.blake2b(opening.encode(errors="replace"), digest_size=12).hexdigest()
+        return f"user:{_short(user)}"
+    return "opening:" + _hash(opening)
+
+
+def _short(text: str) -> str:
+    """A client's own word, as long as it is one: a hundred thousand of these are kept."""
+    return text if len(text) <= _LONGEST_WORD else _hash(text)
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
 class Affinity:

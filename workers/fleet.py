@@ -17,7 +17,7 @@ from workers.pools.card import CardPool
 from workers.pools.service import ServiceChecks, service_engine
 from workers.residents import Residents
 from workers.router import place
-from workers.types import Demand, ModelEntry, ModelFormat, Placement, PoolView, Snapshot
+from workers.types import Demand, EngineView, ModelEntry, ModelFormat, Placement, PoolView, Snapshot
 
 Tried = frozenset[tuple[EngineId, int]]
 NOT_TRIED: Tried = frozenset()
@@ -39,6 +39,8 @@ class Fleet:
         self.affinity = Affinity(clock=clock)
         self.draining = False
         self.residents = residents
+        self.current: Callable[[ModelEntry], ModelEntry] = lambda entry: entry
+        """The entry of now for one of a moment ago. Raises ModelNotFound when the model has gone."""
         self._pools = pools
         self._checks = checks
         self._settings = settings
@@ -48,23 +50,35 @@ class Fleet:
         self._lines: dict[ModelName, SlotLine] = {}
         residents.changed = self._on_change
 
+    def adopt(self, find: Callable[[ModelName], ModelEntry | None]) -> None:
+        """Take over the engines of the front before this one, but none whose model has changed meanwhile."""
+        self.residents.adopt()
+        for engine in list(self.residents.engines.values()):
+            if find(engine.model) != engine.entry:
+                self.forget(engine.model)
+
     async def acquire(self, demand: Demand, entry: ModelEntry, tried: Tried = NOT_TRIED) -> Lease:
         """A slot for the step, waiting for one where that is allowed.
 
         Raises:
             QueueFull, ModelLoading, NoRoom, Draining: not now; `retry_after_s` says when.
             LoadFailed, ServiceDown, EngineFailed: the model cannot be had.
+            ModelNotFound: it was removed while the request waited.
         """
         started_s = self._clock()
+        if tried:
+            entry = self.current(entry)
         if entry.format is ModelFormat.SERVICE and not self._checks.alive(service := self._service(entry)):
             await self._checks.ensure(service)
+            entry = self.current(entry)
         while True:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
             placement = await self._decide(demand, entry, tried)
-            engine = await self._carry_out(placement, entry, started_s, tried)
+            engine = await self._carry_out(placement, entry, started_s)
             if engine is not None:
                 return self._lease(engine, placement, started_s, demand)
+            entry = self.current(entry)
 
     async def preview(self, demand: Demand, entry: ModelEntry) -> Placement:
         """Where the step would go now; nothing is loaded or taken."""
@@ -86,11 +100,13 @@ class Fleet:
         placement = await self._decide(Demand(entry.name, entry.capabilities[0]), entry, NOT_TRIED)
         if placement.action in ("load", "wait_load") and placement.pool is not None:
             task = await self._task(entry, placement.pool)
-            if task is not None:
-                await asyncio.shield(task)
+            await _outcome(task)
         elif placement.action == "none":
             raise NoRoom(placement.reason, retry_after_s=10)
-        return self.residents.of(entry.name)[0]
+        engines = self.residents.of(entry.name)
+        if not engines:
+            raise NoRoom(f"model '{entry.name}' was unloaded while it was loaded; load it again")
+        return engines[0]
 
     async def unload(self, model: ModelName, *, wait_idle: bool = True) -> int:
         """Take the model out of memory everywhere; with `wait_idle` a busy engine refuses. Returns how many went.
@@ -106,10 +122,13 @@ class Fleet:
         return len(engines)
 
     def forget(self, model: ModelName) -> None:
-        """The catalogue's entry has changed or gone: a far service is made anew, an idle local engine unloaded."""
-        self._services.pop(model, None)
+        """The catalogue's entry has changed or gone: nobody new is sent to its engines; what runs there may finish."""
+        service = self._services.pop(model, None)
+        if service is not None:
+            service.state = "down"
+            self._line(model).look_again()
         for engine in self.residents.of(model):
-            self.residents.unload(engine)
+            self.residents.unload(engine, when_idle=True)
 
     def has_choice(self, entry: ModelEntry) -> bool:
         """Whether the model could be in several places, so that a conversation's place matters."""
@@ -127,9 +146,7 @@ class Fleet:
         """Requests that wait for a slot of the model."""
         return len(self._lines.get(model, ()))
 
-    async def _carry_out(
-        self, placement: Placement, entry: ModelEntry, started_s: float, tried: Tried
-    ) -> Engine | None:
+    async def _carry_out(self, placement: Placement, entry: ModelEntry, started_s: float) -> Engine | None:
         """Take the slot that was decided on, or wait for what has to come first; None means: decide again."""
         if placement.action == "use" and placement.engine is not None:
             engine = self._engine(entry, placement.engine)
@@ -140,7 +157,7 @@ class Fleet:
             return await self._line(entry.name).wait(entry, left_s)
         if placement.action == "none":
             raise NoRoom(placement.reason, retry_after_s=10)
-        await self._wait_loaded(entry, placement, started_s, tried)
+        await self._wait_loaded(entry, placement, started_s)
         return None
 
     def _line(self, model: ModelName) -> SlotLine:
@@ -148,17 +165,18 @@ class Fleet:
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
         engines = self._of(entry)
-        views = tuple([engine.view(self._paused(engine)) for engine in engines])
-        warm = self._warm(demand, entry, engines) if demand.affinity_key else None
-        if entry.format is not ModelFormat.SERVICE and "ready" not in [engine.state for engine in engines]:
-            needed_bytes = await self._needed_bytes(entry)
-            return place(demand, entry, Snapshot(self.pools(), views), needed_bytes=needed_bytes, tried=tried)
-        placement = place(demand, entry, Snapshot((), views), warm=warm, tried=tried)
-        if placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE:
-            return placement
-        # Resident, but not to be used there (tried, paused, pinned away): the cards come into it.
+        if entry.format is ModelFormat.SERVICE or "ready" in [engine.state for engine in engines]:
+            warm = self._warm(demand, entry, engines) if demand.affinity_key else None
+            placement = place(demand, entry, Snapshot((), self._views(engines)), warm=warm, tried=tried)
+            if placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE:
+                return placement
+        # Not resident, or not to be used there (tried, paused, pinned away): the cards come into it.
         needed_bytes = await self._needed_bytes(entry)
-        return place(demand, entry, Snapshot(self.pools(), views), needed_bytes=needed_bytes, tried=tried)
+        snapshot = Snapshot(self.pools(), self._views(self._of(entry)))
+        return place(demand, entry, snapshot, needed_bytes=needed_bytes, tried=tried)
+
+    def _views(self, engines: list[Engine]) -> tuple[EngineView, ...]:
+        return tuple([engine.view(self._paused(engine)) for engine in engines])
 
     def _warm(self, demand: Demand, entry: ModelEntry, engines: list[Engine]) -> EngineId | None:
         """The engine that still holds the conversation."""
@@ -178,7 +196,7 @@ class Fleet:
     def _service(self, entry: ModelEntry) -> Engine:
         engine = self._services.get(entry.name)
         if engine is None:
-            engine = self._services[entry.name] = service_engine(entry)
+            engine = self._services[entry.name] = service_engine(self.current(entry))
         return engine
 
     def _engine(self, entry: ModelEntry, engine: EngineId) -> Engine:
@@ -211,7 +229,7 @@ class Fleet:
         else:
             self._checks.forget(engine)
 
-    async def _wait_loaded(self, entry: ModelEntry, placement: Placement, started_s: float, tried: Tried) -> None:
+    async def _wait_loaded(self, entry: ModelEntry, placement: Placement, started_s: float) -> None:
         """Wait for the load for as long as a cold request may; the load goes on whatever becomes of the request."""
         line = self._line(entry.name)
         if line.for_load >= entry.queue_max_waiting + entry.max_instances:
@@ -230,8 +248,8 @@ class Fleet:
                 await asyncio.wait({task}, timeout=max(0.0, left_s))
         finally:
             line.for_load -= 1
-        if task is not None and task.done() and not task.cancelled() and task.exception() is not None and not tried:
-            task.result()
+        if task is not None and _failed(task) and not self.residents.of(entry.name):
+            task.result()  # nothing is left that could come back by itself
         if self._clock() - started_s >= self._settings.cold_wait_s:
             progress = next((engine.reason for engine in self.residents.of(entry.name)), "")
             raise ModelLoading(
@@ -244,7 +262,8 @@ class Fleet:
         for engine in self.residents.of(entry.name):
             if engine.pool == pool:
                 return self.residents.load_of(engine.id)
-        return self.residents.load(entry, pool, await self._needed_bytes(entry))
+        needed_bytes = await self._needed_bytes(entry)
+        return self.residents.load(self.current(entry), pool, needed_bytes)
 
     def _on_change(self, engine: Engine) -> None:
         """An engine came or went: waiters get its slots, or look for another."""
@@ -254,3 +273,15 @@ class Fleet:
                 engine.in_flight += 1
         elif not any(other.state == "ready" for other in self._of(engine.entry)):
             line.look_again()
+
+
+async def _outcome(task: asyncio.Task[None] | None) -> None:
+    """Wait for a load, which goes on if the waiting is called off; raises what it raised, but not its own end."""
+    if task is not None:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is not None

@@ -40,7 +40,7 @@ class Loader:
 
         Raises:
             LoadFailed: it ended, was quarantined or passed its deadline; the process is gone by then.
-        NotInstalled: the configured llama-server cannot be run.
+            NotInstalled: the configured llama-server cannot be run.
         """
         state = await self._children.start(await self._spec(launch))
         try:

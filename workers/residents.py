@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from pydantic import ValidationError
+
 from infra.clock import Clock, monotonic
 from infra.errors import CoderAIError, LoadFailed, NoRoom
 from infra.settings import LlamaSettings
@@ -16,6 +18,10 @@ from workers.types import ModelEntry
 from workers.wire import EngineLaunch
 
 log = logging.getLogger("workers.residents")
+
+LET_FINISH_S = 600.0
+"""How long requests on a model that is being replaced may go on."""
+_POLL_S = 0.05
 
 
 class Residents:
@@ -40,7 +46,7 @@ class Residents:
         self._threads = threads
         self._clock = clock
         self._loads: dict[EngineId, asyncio.Task[None]] = {}
-        self._first_loads: set[EngineId] = set()
+        self._first_loads: set[Engine] = set()
         self._leaving: dict[EngineId, asyncio.Task[None]] = {}
 
     def adopt(self) -> None:
@@ -49,10 +55,12 @@ class Residents:
         for state in self._children.states().values():
             if state.note is None or state.status == "stopped":
                 continue
-            launch = EngineLaunch.model_validate(state.note)
-            pool = self._pools.get(launch.pool)
-            if pool is None:
-                self._leaving[launch.engine] = asyncio.ensure_future(self._children.stop(launch.engine))
+            try:
+                launch = EngineLaunch.model_validate(state.note)
+                pool = self._pools[launch.pool]
+            except (ValidationError, KeyError):  # another version's, or on a card that is gone
+                name = EngineId(state.name)
+                self._leaving[name] = asyncio.ensure_future(self._children.stop(name))
                 continue
             engine = _engine(launch.engine, launch.entry, launch.pool, launch.slots)
             self.engines[engine.id] = engine
@@ -64,8 +72,14 @@ class Residents:
         return [engine for engine in self.engines.values() if engine.entry.name == model]
 
     def reclaimable_bytes(self, pool: PoolId) -> int:
-        """What unloading every idle model of the pool would free."""
-        return sum(engine.memory_bytes for engine in self.engines.values() if engine.pool == pool and _idle(engine))
+        """What unloading every idle model of the pool would free, with what those that leave now will."""
+        idle = sum(engine.memory_bytes for engine in self.engines.values() if engine.pool == pool and _idle(engine))
+        return idle + self._leaving_bytes(pool)
+
+    def _leaving_bytes(self, pool: PoolId) -> int:
+        """What is reserved for models whose processes are about to end. One that is back already has it as its own."""
+        gone = [engine for engine in self._leaving if engine not in self.engines]
+        return sum(self._pools[pool].reserved.get(engine, 0) for engine in gone)
 
     def load(self, entry: ModelEntry, pool_id: PoolId, needed_bytes: int) -> asyncio.Task[None]:
         """Begin to load the model there, or join the load that is under way; the task outlives whoever asked.
@@ -74,19 +88,19 @@ class Residents:
             NoRoom: not even unloading every idle model would make room; nothing was unloaded.
         """
         engine_id = EngineId(f"{pool_id}/{entry.name}")
-        running = self._loads.get(engine_id)
-        if running is not None and not running.done():
-            return running
+        if engine_id in self.engines:
+            return self._loads.get(engine_id) or asyncio.ensure_future(asyncio.sleep(0))
         pool = self._pools[pool_id]
-        victims = self._victims(pool, needed_bytes)
+        victims = self._victims(pool, engine_id, needed_bytes)
         engine = _engine(engine_id, entry, pool_id, entry.max_instances)
         engine.memory_bytes = needed_bytes
-        gone = [self._leaving[engine_id]] if engine_id in self._leaving else []
-        gone += [self.unload(victim) for victim in victims]
+        for victim in victims:
+            self.unload(victim)
+        gone = [task for leaving, task in self._leaving.items() if leaving == engine_id or leaving in pool.reserved]
         self.engines[engine_id] = engine
         pool.reserved[engine_id] = needed_bytes
         pool.loading.add(engine_id)
-        self._first_loads.add(engine_id)
+        self._first_loads.add(engine)
         task = asyncio.ensure_future(self._bring(engine, pool, gone))
         self._track(engine_id, task)
         return task
@@ -101,8 +115,11 @@ class Residents:
         """The load or restart under way of that engine."""
         return self._loads.get(engine)
 
-    def unload(self, engine: Engine) -> asyncio.Task[None]:
-        """Take the model out of memory: at once out of sight, and out of the ledger when its process is gone."""
+    def unload(self, engine: Engine, *, when_idle: bool = False) -> asyncio.Task[None]:
+        """Take the model out of memory: at once out of sight, and out of the ledger when its process is gone.
+
+        With `when_idle` the requests that run there may finish, within `LET_FINISH_S`.
+        """
         if self.engines.get(engine.id) is not engine:
             return self._leaving.get(engine.id) or asyncio.ensure_future(asyncio.sleep(0))
         del self.engines[engine.id]
@@ -110,7 +127,8 @@ class Residents:
         running = self._loads.pop(engine.id, None)
         if running is not None:
             running.cancel()
-        task = asyncio.ensure_future(self._leave(engine))
+        before = self._leaving.get(engine.id)
+        task = asyncio.ensure_future(self._leave(engine, LET_FINISH_S if when_idle else 0.0, before))
         self._leaving[engine.id] = task
         self.changed(engine)
         return task
@@ -121,9 +139,9 @@ class Residents:
             task.cancel()
         await asyncio.gather(*self._loads.values(), *self._leaving.values(), return_exceptions=True)
 
-    def _victims(self, pool: CardPool, needed_bytes: int) -> list[Engine]:
+    def _victims(self, pool: CardPool, wanted: EngineId, needed_bytes: int) -> list[Engine]:
         """Idle engines to unload, least recently used first, until the model fits; a busy one never."""
-        free_bytes = pool.free_bytes
+        free_bytes = pool.balance_bytes + self._leaving_bytes(pool.id)
         victims: list[Engine] = []
         idle = [engine for engine in self.engines.values() if engine.pool == pool.id and _idle(engine)]
         for engine in sorted(idle, key=lambda engine: engine.last_used_s):
@@ -142,8 +160,8 @@ class Residents:
     async def _bring(self, engine: Engine, pool: CardPool, gone: list[asyncio.Task[None]]) -> None:
         started_s = self._clock()
         try:
-            for task in gone:
-                await task
+            if gone:
+                await asyncio.wait(gone)  # not awaited one by one: who calls this load off does not call them off
             launch = pool.launch(engine.id, engine.entry, self._settings, self._threads)
             await self._loader.load(engine, launch.model_copy(update={"memory_bytes": engine.memory_bytes}))
         except BaseException:
@@ -153,24 +171,32 @@ class Residents:
                 engine.state, engine.reason = "down", "could not be loaded"
             raise
         finally:
-            pool.loading.discard(engine.id)
-            self._first_loads.discard(engine.id)
+            self._first_loads.discard(engine)
+            if self.engines.get(engine.id, engine) is engine:  # else the mark is its successor's
+                pool.loading.discard(engine.id)
             self.changed(engine)
         engine.last_used_s = self._clock()
         log.info("loaded %s on %s in %.1f s", engine.model, engine.pool, self._clock() - started_s)
 
-    async def _leave(self, engine: Engine) -> None:
+    async def _leave(self, engine: Engine, patience_s: float, before: asyncio.Task[None] | None) -> None:
+        until_s = self._clock() + patience_s
         try:
+            if before is not None:  # the process is its predecessor's still
+                await asyncio.wait({before})
+            while engine.in_flight and self._clock() < until_s:  # noqa: ASYNC110  # an event would cost every request
+                await asyncio.sleep(_POLL_S)
             await self._loader.unload(engine)
         finally:
-            self._pools[engine.pool].reserved.pop(engine.id, None)
-            self._leaving.pop(engine.id, None)
+            if self._leaving.get(engine.id) is asyncio.current_task():
+                del self._leaving[engine.id]
+                if engine.id not in self.engines:  # else it is its successor's
+                    self._pools[engine.pool].reserved.pop(engine.id, None)
         log.info("unloaded %s from %s", engine.model, engine.pool)
 
     def _on_child(self, state: ChildState) -> None:
         """An engine process of ours came, went or was given up."""
         engine = self.engines.get(EngineId(state.name))
-        if engine is None or engine.id in self._first_loads or state.note is None:
+        if engine is None or engine in self._first_loads or state.note is None:
             return
         if state.status == "running":
             if state.incarnation != engine.incarnation:
@@ -197,11 +223,16 @@ class Residents:
         engine.in_flight, engine.epoch = 0, engine.epoch + 1
 
     async def _return(self, engine: Engine, incarnation: int) -> None:
-        """A restarted process becomes an engine again; a failure here is followed by the child's next event."""
+        """A restarted process becomes an engine again. One that ended is followed by the child's next event; one that
+        lives and never answers is ended, so that the next request loads the model anew."""
         try:
             await self._loader.wait_ready(engine, incarnation)
         except LoadFailed as error:
             engine.reason = error.message
+            state = self._children.states().get(engine.id)
+            if state is not None and (state.status, state.incarnation) == ("running", incarnation):
+                self._loads.pop(engine.id, None)  # this task, which `unload` would cancel
+                self.unload(engine)
             raise
         log.info("%s is back", engine.id)
         self.changed(engine)
@@ -228,4 +259,6 @@ def _engine(engine_id: EngineId, entry: ModelEntry, pool: PoolId, slots: int) ->
 
 
 def _idle(engine: Engine) -> bool:
-    return engine.state in ("ready", "quarantined") and engine.in_flight == 0 and not engine.entry.keep_resident
+    if engine.state == "quarantined":
+        return True
+    return engine.state == "ready" and engine.in_flight == 0 and not engine.entry.keep_resident

@@ -14,6 +14,7 @@ KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which llama.cpp's server, and uvicorn, close an idle connection."""
 CONNECT_S = 5.0
 """Seconds a connection may take; an answer may take as long as it needs."""
+_URLS_KEPT = 1000
 
 
 class Transport:
@@ -39,6 +40,8 @@ class Transport:
         address = engine.base_url + path
         url = self._urls.get(address)
         if url is None:
+            if len(self._urls) >= _URLS_KEPT:  # each start of an engine has a port of its own
+                self._urls.clear()
             url = self._urls[address] = URL(address)
         try:
             try:

@@ -1,65 +1,16 @@
 """The fleet's ledger: slots, queues, cold loads, room, crashes; against servers on real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from infra.errors import Draining, LoadFailed, ModelLoading, ModelNotFound, NoRoom, QueueFull, ServiceDown
-from infra.settings import LlamaSettings, ServerSettings
+from infra.errors import Draining, LoadFailed, ModelLoading, NoRoom, QueueFull, ServiceDown
 from infra.types import EngineId, ModelName
 from tests.fakes import GIB, FakeChildren, make_entry, make_pool
-from workers.fleet import Fleet
-from workers.live import Lease
-from workers.loading import Loader
-from workers.pools.card import CardPool
-from workers.pools.service import ServiceChecks
-from workers.residents import Residents
-from workers.transport import Transport
+from tests.workers.conftest import MakeFleet, acquire, demand
 from workers.types import Capability, Demand, ModelEntry, ModelFormat
 
 pytestmark = pytest.mark.enable_socket
-
-MakeFleet = Callable[..., Fleet]
-
-
-@pytest.fixture
-async def children() -> AsyncIterator[FakeChildren]:
-    made = FakeChildren()
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def make_fleet(children: FakeChildren) -> AsyncIterator[MakeFleet]:
-    transport = Transport()
-    fleets: list[Fleet] = []
-
-    def make(*pools: CardPool, needed_gib: float = 1.0, **server: float) -> Fleet:
-        by_id = {pool.id: pool for pool in pools or (make_pool(),)}
-        loader = Loader(children, transport, LlamaSettings(), "engine-key")
-        residents = Residents(by_id, loader, children, LlamaSettings(), threads=1)
-
-        async def needed_bytes(_entry: ModelEntry) -> int:
-            return int(needed_gib * GIB)
-
-        fleet = Fleet(by_id, residents, ServiceChecks(transport), ServerSettings(**server), needed_bytes)
-        residents.adopt()
-        fleets.append(fleet)
-        return fleet
-
-    yield make
-    for fleet in fleets:
-        await fleet.residents.close()
-    await transport.close()
-
-
-def demand(entry: ModelEntry, key: str | None = None) -> Demand:
-    return Demand(entry.name, Capability.CHAT, key)
-
-
-async def acquire(fleet: Fleet, entry: ModelEntry, key: str | None = None) -> Lease:
-    return await fleet.acquire(demand(entry, key), entry)
 
 
 async def test_a_cold_model_is_loaded_once_for_all_who_wait(make_fleet: MakeFleet, children: FakeChildren) -> None:
@@ -246,22 +197,6 @@ async def test_a_restarted_front_finds_its_engines(make_fleet: MakeFleet, childr
     lease.release()
 
 
-@pytest.mark.parametrize("now", [make_entry(max_instances=1), None], ids=["changed", "gone"])
-async def test_a_restarted_front_takes_no_engine_of_a_model_that_has_changed(
-    make_fleet: MakeFleet, children: FakeChildren, now: ModelEntry | None
-) -> None:
-    before, entry = make_fleet(), make_entry()
-    (await acquire(before, entry)).release()
-    after = make_fleet()
-    after.adopt({"m": entry}.get)
-    assert [engine.entry for engine in after.engines()] == [entry]
-    after.adopt({"m": now}.get)
-    assert after.engines() == []
-    async with asyncio.timeout(2):
-        while children.states():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_conversation_returns_to_its_engine(make_fleet: MakeFleet) -> None:
     fleet, entry = make_fleet(make_pool("a"), make_pool("b")), make_entry()
     pinned = make_entry(engine="b")
@@ -315,81 +250,6 @@ async def test_a_preview_takes_and_loads_nothing(make_fleet: MakeFleet, children
     placement = await fleet.preview(demand(entry), entry)
     assert (placement.action, placement.pool) == ("load", "cpu")
     assert children.started == []
-
-
-async def test_a_model_that_changes_while_it_answers_may_finish(make_fleet: MakeFleet, children: FakeChildren) -> None:
-    fleet, entry = make_fleet(), make_entry()
-    lease = await acquire(fleet, entry)
-    fleet.forget(entry.name)
-    changed = make_entry(max_instances=1)
-    asking = asyncio.create_task(acquire(fleet, changed))
-    await asyncio.sleep(0.1)
-    assert children.stopped == []
-    assert not asking.done()
-    lease.release()
-    second = await asking
-    assert children.stopped == ["cpu/m"]
-    assert second.engine.slots == 1
-    second.release()
-
-
-@pytest.mark.parametrize("wait", ["load", "slot"])
-async def test_who_waited_while_the_model_changed_gets_it_as_it_is_now(
-    make_fleet: MakeFleet, children: FakeChildren, wait: str
-) -> None:
-    fleet, old, new = make_fleet(), make_entry(max_instances=1), make_entry(max_instances=7)
-    held = await acquire(fleet, old) if wait == "slot" else None
-    children.slow_s = 0.2 if wait == "load" else 0.0
-    waiting = asyncio.create_task(acquire(fleet, old))
-    await asyncio.sleep(0.05)
-    fleet.current = lambda _entry: new
-    fleet.forget(old.name)
-    if held is not None:
-        held.release()
-    lease = await waiting
-    assert lease.engine.entry is new
-    assert [engine.entry for engine in fleet.engines()] == [new]
-    lease.release()
-
-
-async def test_who_waited_for_a_model_that_has_gone_is_told(make_fleet: MakeFleet, children: FakeChildren) -> None:
-    fleet, entry = make_fleet(), make_entry()
-    children.slow_s = 0.2
-    waiting = asyncio.create_task(acquire(fleet, entry))
-    await asyncio.sleep(0.05)
-
-    def gone(_entry: ModelEntry) -> ModelEntry:
-        raise ModelNotFound("Model 'm' is not available")
-
-    fleet.current = gone
-    fleet.forget(entry.name)
-    with pytest.raises(ModelNotFound):
-        await waiting
-    assert fleet.engines() == []
-
-
-async def test_a_far_service_that_changes_serves_nobody_at_its_old_address(
-    make_fleet: MakeFleet, children: FakeChildren
-) -> None:
-    fleet = make_fleet()
-    (await acquire(fleet, make_entry())).release()
-    port = children.states()["cpu/m"].port
-    row = {"path": None, "format": ModelFormat.SERVICE, "max_instances": 1}
-    old = make_entry("far", service_url=f"http://127.0.0.1:{port}/old", **row)
-    new = make_entry("far", service_url=f"http://127.0.0.1:{port}/new", **row)
-    held = await acquire(fleet, old)
-    waiting = asyncio.create_task(acquire(fleet, old))
-    await asyncio.sleep(0.02)
-    fleet.current = lambda _entry: new
-    fleet.forget(old.name)
-    lease = await waiting
-    assert lease.engine.base_url.endswith("/new/v1")
-    held.release()
-    assert (held.engine.in_flight, lease.engine.in_flight) == (0, 1)
-    late = asyncio.create_task(acquire(fleet, old))  # it looked the model up a moment before the change
-    await asyncio.sleep(0.02)
-    lease.release()
-    assert (await late).engine.base_url.endswith("/new/v1")
 
 
 async def test_two_who_ask_while_the_first_is_still_measuring_load_once(

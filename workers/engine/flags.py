@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from infra.errors import NotInstalled
+from infra.settings import inherited_environment
 
 _FLAG = re.compile(r"(?:^|[\s,])(--?[A-Za-z][A-Za-z0-9-]*)")
 _COLUMN = re.compile(r"\s{2,}(?![-\s])")
@@ -31,6 +32,7 @@ async def read_flags(server_bin: Path) -> frozenset[str]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            env=inherited_environment(),
         )
     except OSError as error:
         raise NotInstalled(f"llama.server_bin {server_bin} cannot be run: {error.strerror}") from error

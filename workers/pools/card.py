@@ -30,11 +30,16 @@ class CardPool:
     @property
     def free_bytes(self) -> int:
         """What a new model may take: the smaller of what the ledger and what the last measurement leave."""
+        return max(0, self.balance_bytes)
+
+    @property
+    def balance_bytes(self) -> int:
+        """The same with its debts: below zero while a model is promised what another has not left yet."""
         by_ledger = self.card.total_bytes - self.reserve_bytes - sum(self.reserved.values())
         if self.reading is None or self.reading.free_bytes is None:
-            return max(0, by_ledger)
+            return by_ledger
         unseen_bytes = sum(self.reserved.get(engine, 0) for engine in self.loading)
-        return max(0, min(by_ledger, self.reading.free_bytes - self.reserve_bytes - unseen_bytes))
+        return min(by_ledger, self.reading.free_bytes - self.reserve_bytes - unseen_bytes)
 
     def view(self, reclaimable_bytes: int) -> PoolView:
         """What the router may see."""

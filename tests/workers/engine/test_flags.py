@@ -45,3 +45,12 @@ async def test_another_program_is_refused(tmp_path: Path) -> None:
 async def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotInstalled, match="cannot be run: No such file"):
         await read_flags(tmp_path / "llama-server")
+
+
+async def test_the_program_is_told_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODERAI_DATABASE_URL", "postgresql://coderai:secret@box/coderai")
+    body = f"cat <<'END'\n{HELP}\nEND\nenv > {tmp_path}/env"
+    await read_flags(program(tmp_path / "llama-server", body))
+    told = (tmp_path / "env").read_text()
+    assert "PATH=" in told
+    assert "postgresql" not in told
