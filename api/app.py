@@ -1,6 +1,7 @@
 """The front as one ASGI application: hot routes by one dict access, everything else on FastAPI."""
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -8,17 +9,19 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
 from api.admin import engines, health
-from api.asgi import ClientGone, Exchange, Message, Receive, Scope, Send
+from api.asgi import ClientGone, Exchange, Message, Receive, Scope, Send, parse_object
 from api.cold import UserKey, install_handlers
 from api.openai import models, plan
 from api.openai.endpoint import Endpoint
 from api.openai.resources import PATHS, RESOURCES
 from api.openapi import document
 from api.services import Services
-from infra.errors import CoderAIError
+from infra.errors import CoderAIError, InvalidRequest
+from infra.types import Json
 
 _OPEN = frozenset({"/healthz", "/metrics"})
 """Paths that need no key, or look at the settings for it themselves."""
+_DEEPEST = 200
 
 
 class App:
@@ -49,12 +52,34 @@ class App:
             if exchange.path not in _OPEN:
                 self._services.auth.require(exchange.headers, "user")
             body = await exchange.body(self._max_body_bytes)
+            if body and "json" in (exchange.header(b"content-type") or "json"):
+                _require_repeatable(body)
         except ClientGone:
             return
         except CoderAIError as error:
             await exchange.fail(error, [])
             return
         await self._cold(scope, _given(body, receive), send)
+
+
+def _require_repeatable(body: bytes) -> None:
+    """FastAPI's own parser passes on what no answer could repeat: half a character, NaN, a depth without end.
+
+    Raises:
+        InvalidRequest: there is such a thing in the body, or it is no JSON object.
+    """
+    level: list[Json] = [parse_object(body)]
+    for _ in range(_DEEPEST):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return
+    raise InvalidRequest(f"the request's body is nested deeper than {_DEEPEST} levels: flatten it", code="invalid_json")
+
+
+def _children(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _given(body: bytes, receive: Receive) -> Receive:

@@ -1,10 +1,13 @@
 """The front process: `python -m api.front`, started by the supervisor with its end of the link."""
 
 import asyncio
+import contextlib
 import gc
 import os
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 
 import orjson
 import uvicorn
@@ -12,7 +15,8 @@ import uvicorn
 from api.app import App
 from api.compose import open_front
 from api.protocol import patient_protocol
-from infra.errors import CoderAIError, SettingsInvalid
+from api.services import Services
+from infra.errors import CoderAIError, DatabaseTooNew, SettingsInvalid, UserError
 from infra.files import write_atomic
 from infra.listen import RUN_FILE, listen
 from infra.log import set_up
@@ -25,7 +29,7 @@ _GC_ALLOCATIONS = 10_000
 
 
 def main() -> int:
-    """Serve until SIGTERM; 78 for what only the operator can mend."""
+    """Serve until SIGTERM; 78 for what only the operator can mend, 1 for what may be better at another try."""
     try:
         settings = load_settings()
         set_up(settings.log)
@@ -37,7 +41,7 @@ def main() -> int:
             runner.run(serve(settings, descriptor, token, listener))
     except CoderAIError as error:
         print(f"error: {error.message}", file=sys.stderr)  # noqa: T201
-        return EX_CONFIG
+        return EX_CONFIG if isinstance(error, UserError | DatabaseTooNew) else 1
     return 0
 
 
@@ -45,20 +49,7 @@ async def serve(settings: Settings, descriptor: int, internal_token: str, listen
     """Answer clients on `listener` until a signal, then drain."""
     link = await SupervisorLink.connect(descriptor)
     async with open_front(settings, link, internal_token) as services:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                App(services),
-                loop="none",
-                http=patient_protocol(settings.server.body_timeout_s),
-                ws="none",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=round(settings.server.drain_s),
-            )
-        )
+        server = _Server(services)
         host, port = listener.getsockname()[:2]
         write_atomic(
             settings.at(*RUN_FILE),
@@ -69,6 +60,41 @@ async def serve(settings: Settings, descriptor: int, internal_token: str, listen
         await server.serve(sockets=[listener])
         orphaned.cancel()
     await link.close()
+
+
+class _Server(uvicorn.Server):
+    """A signal ends it as it ends uvicorn's, which then raises the same signal once more: that would kill this process
+    before it has written down what is only in memory."""
+
+    def __init__(self, services: Services) -> None:
+        server = services.settings.server
+        super().__init__(
+            uvicorn.Config(
+                App(services),
+                loop="none",
+                http=patient_protocol(server.body_timeout_s),
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=round(server.drain_s),
+            )
+        )
+        self._fleet = services.fleet
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The first signal begins the drain; from then on the supervisor's patience is the limit."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._drain)
+        yield
+
+    def _drain(self) -> None:
+        self._fleet.draining = True
+        self.should_exit = True
 
 
 def _settle_memory() -> None:

@@ -1,5 +1,5 @@
-"""uvicorn's HTTP protocol with three additions: an end to requests that never arrive whole, word of a client that has
-left, and fewer system calls.
+"""uvicorn's HTTP protocol with additions: an end to requests that never arrive whole, word of a client that has left,
+answers for clients that end their side first, that speak HTTP/1.0 or offer HTTP/2, and fewer system calls.
 
 `request_timeout_s` runs from a connection's first moment, and from each request's first byte, until the request is
 there. An answer's head leaves with the body's first bytes: uvicorn writes them apart, and a system call costs more than
@@ -7,12 +7,20 @@ all the rest of it.
 """
 
 import asyncio
+import re
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from api.asgi import CLIENT_EXTENSION, Client
+from api.asgi import CLIENT_EXTENSION, Client, Message, Send
 
+HEAD_MOST_BYTES = 64 * 1024
+"""A request's line and headers, together."""
+PROBES_S = (0.0, 0.1, 1.0)
+"""When a client that has ended its side is asked whether it still reads, in seconds from then."""
+_PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+_LONG = b"the request's headers are over the limit of 64 KiB; send less"
 _LATE = b"the request did not arrive in time; send it whole, or raise server.body_timeout_s"
 
 
@@ -46,6 +54,10 @@ class GatheringTransport:
             return
         self._transport.write(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Write what is no head of an answer."""
+        self._transport.write(data)
+
     def flush(self) -> None:
         """Write a head whose body does not come at once."""
         if self._head is not None:
@@ -61,11 +73,30 @@ class GatheringTransport:
         return getattr(self._transport, name)
 
 
+def _unchunked(cycle: RequestResponseCycle) -> Send:
+    """`cycle.send` for a client of HTTP/1.0, which knows no chunks: the connection's end is the body's."""
+    send = cycle.send
+    open_ended = False
+
+    async def send_plain(message: Message) -> None:
+        nonlocal open_ended
+        if message["type"] == "http.response.start":
+            open_ended = all(name.lower() != b"content-length" for name, _value in message["headers"])
+            cycle.chunked_encoding = False if open_ended else None
+        elif open_ended:
+            cycle.expected_content_length = len(message.get("body", b""))  # never more nor less than was announced
+        await send(message)  # type: ignore[arg-type]  # ours are plain dicts
+
+    return send_plain
+
+
 class PatientProtocol(HttpToolsProtocol):
     """One client's connection."""
 
     request_timeout_s = 30.0
     _timer: asyncio.TimerHandle | None = None
+    _in_head = False
+    _head_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         """A client has come: its first request is awaited."""
@@ -77,10 +108,24 @@ class PatientProtocol(HttpToolsProtocol):
         """A request begins: who answers it may want to know when its client leaves."""
         super().on_message_begin()
         self.scope["extensions"] = {CLIENT_EXTENSION: self._client}  # type: ignore[dict-item]  # ours is an object
+        self._in_head = True
+
+    def on_headers_complete(self) -> None:
+        """A request's head is there."""
+        super().on_headers_complete()
+        self._in_head, self._head_bytes = False, 0
+        if self.scope["http_version"] == "1.0":
+            self.cycle.send = _unchunked(self.cycle)  # type: ignore[method-assign, assignment]
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: if it is not whole yet, the rest is awaited."""
+        if b"pgrade:" in data and (self.cycle is None or not self.cycle.more_body):
+            data = _without_offer(data)
         super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_MOST_BYTES:
+                self._refuse(b"431 Request Header Fields Too Large", _LONG, b"headers_too_large")
         cycle = self.cycle
         if self._timer is None and (cycle is None or cycle.more_body or cycle.response_complete):
             self._timer = self.loop.call_later(self.request_timeout_s, self._late)
@@ -92,8 +137,30 @@ class PatientProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Bytes that are no HTTP request are answered in the one shape, too."""
+        self._refuse(b"400 Bad Request", msg.encode(), b"invalid_http")
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's closes always
+        """The client will send no more. If all of its request is there it gets its answer.
+
+        One that has left altogether looks the same until something is written to it: HTTP/1.1 has words without a
+        meaning for that; what meets them on the other side, if nobody does, is the connection's end.
+        """
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete:
+            return False
+        cycle.keep_alive = False
+        if cycle.scope["http_version"] == "1.1" and not self.pipeline:
+            for delay_s in PROBES_S:
+                self.loop.call_later(delay_s, self._probe, cycle)
+        return True
+
+    def _probe(self, cycle: RequestResponseCycle) -> None:
+        if not cycle.response_started and not cycle.disconnected and not self.transport.is_closing():
+            self.transport.write_now(_PROBE)  # type: ignore[attr-defined]  # ours, see connection_made
+
+    def _refuse(self, status: bytes, message: bytes, code: bytes) -> None:
         self._arrived()
-        self.transport.write(_error_answer(b"400 Bad Request", msg.encode(), b"invalid_http"))
+        self.transport.write(_error_answer(status, message, code))
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -114,6 +181,13 @@ class PatientProtocol(HttpToolsProtocol):
         if cycle is None or between or not cycle.response_started:
             self.transport.write(_error_answer(b"408 Request Timeout", _LATE, b"request_timeout"))
         self.transport.close()
+
+
+def _without_offer(data: bytes) -> bytes:
+    """A request without its offer to speak another protocol (Java's client offers HTTP/2, each time): the parser would
+    take the offer for accepted, and the body for that protocol's."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"", head) + end + rest
 
 
 def patient_protocol(timeout_s: float) -> type[PatientProtocol]:

@@ -21,6 +21,9 @@ _log = logging.getLogger(__name__)
 DEAF_FRONT_S = 5.0
 """Seconds that a front may live on after its link has closed."""
 
+LAST_WORDS_S = 3.0
+"""Seconds that a front has beyond its drain to write down what is only in its memory."""
+
 FRONT = "front"
 """The front's name among the children."""
 
@@ -34,8 +37,9 @@ async def supervise(
     """Run a front, and the children it asks for, until SIGTERM or SIGINT; return the process's exit code.
 
     The front finds the number of its descriptor in `CODERAI_LINK_FD`. On a signal it gets SIGTERM and `drain_s`
-    seconds, then its children are stopped; a second signal ends everything at once. 0 = stopped by a signal,
-    78 = the front said that its settings cannot be used, 1 = it crashed too often; the reason is then written last.
+    seconds, and a few to close; then its children are stopped. A second signal ends everything at once.
+    0 = stopped by a signal, 78 = the front said that its settings cannot be used, 1 = it crashed too often; the reason
+    is then written last.
     """
     own_sink = StderrSink() if sink is None else None
     write = sink or own_sink
@@ -71,7 +75,7 @@ class _Process:
             await self._keeper.start_from(FRONT, self._next_front)
             await self._over.wait()
             code = self._exit_code()
-            await self._keeper.stop(FRONT, grace_s=drain_s)
+            await self._keeper.stop(FRONT, grace_s=drain_s + LAST_WORDS_S)
             await self._engines.close(grace_s=0.0 if self._asked_to_stop > 1 else None)
         for link in self._links:
             link.cancel()

@@ -122,12 +122,12 @@ class Supervisor:
 
     async def _run_once(self, child: _Child) -> float | None:
         """One process from start to end; returns the wait before the next, None when there shall be none."""
-        spec = child.source()
-        child.stop_grace_s = spec.stop_grace_s
-        child.state = child.state.model_copy(update={"note": spec.note})
         started_at = self._clock()
-        port = free_port(self._ports) if wants_port(spec) else None
         try:
+            spec = child.source()
+            child.stop_grace_s = spec.stop_grace_s
+            child.state = child.state.model_copy(update={"note": spec.note})
+            port = free_port(self._ports) if wants_port(spec) else None
             with self._reserved(port):
                 child.last_exit = await self._live(child, await ChildProcess.spawn(spec, self._sink, port))
         except CannotStart as error:

@@ -17,7 +17,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from yarl import URL
 
 from api.front import _reachable
 from infra.database import open_database
@@ -54,14 +53,20 @@ def test_by_hand_it_says_how_it_is_started(tmp_path: Path) -> None:
     assert not tmp_path.joinpath(*RUN_FILE).exists()
 
 
-@contextlib.asynccontextmanager
-async def running(home: Path, service: URL) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A real front process with one far model, `far`; its URL."""
+def prepared(home: Path, service: str = "http://127.0.0.1:9") -> Path:
+    """A home with one far model, `far`."""
+    make_private_folder(home / "run")
     row = f'[[model]]\nname = "far"\nservice_url = "{service}"\n'
     (home / "coderai.toml").write_text(f"[server]\nport = 0\n[models]\npackaged = false\n{row}")
     database = open_database(f"sqlite:///{home / 'coderai.db'}")
     migrate(database)
     database.close()
+    return home
+
+
+@contextlib.asynccontextmanager
+async def running(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A real front process, its link served."""
     ours, theirs = socket.socketpair()
     link = asyncio.create_task(LinkServer(FakeChildren()).serve(ours))
     handed = {LINK_FD_VARIABLE: str(theirs.fileno()), INTERNAL_TOKEN_VARIABLE: "internal"}
@@ -72,15 +77,33 @@ async def running(home: Path, service: URL) -> AsyncIterator[tuple[asyncio.subpr
     )
     theirs.close()
     try:
-        async with asyncio.timeout(20):
-            while not home.joinpath(*RUN_FILE).exists():
-                await asyncio.sleep(0.05)
-        yield process, json.loads(home.joinpath(*RUN_FILE).read_bytes())["url"]
+        yield process
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
         await link
+
+
+async def url_of(home: Path) -> str:
+    """Where it serves, once it does."""
+    async with asyncio.timeout(20):
+        while not home.joinpath(*RUN_FILE).exists():
+            await asyncio.sleep(0.05)
+    return str(json.loads(home.joinpath(*RUN_FILE).read_bytes())["url"])
+
+
+async def test_a_database_that_does_not_answer_now_may_at_another_try(tmp_path: Path) -> None:
+    home = prepared(tmp_path / "home")
+    (home / "coderai.db").write_bytes(b"no database" * 1000)
+    async with running(home) as process:
+        assert await asyncio.wait_for(process.wait(), 20) == 1
+
+
+async def test_settings_that_cannot_be_used_need_the_operator(tmp_path: Path) -> None:
+    home = prepared(tmp_path / "home", service="no-url")
+    async with running(home) as process:
+        assert await asyncio.wait_for(process.wait(), 20) == EX_CONFIG
 
 
 async def test_a_signal_lets_requests_finish_and_what_was_used_reach_the_database(tmp_path: Path) -> None:
@@ -94,7 +117,6 @@ async def test_a_signal_lets_requests_finish_and_what_was_used_reach_the_databas
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
-    home = make_private_folder(tmp_path / "home" / "run").parent
 
     async def ask(session: aiohttp.ClientSession, url: str) -> tuple[int, Any]:
         body = {"model": "far", "messages": [{"role": "user", "content": "Hi"}]}
@@ -102,11 +124,10 @@ async def test_a_signal_lets_requests_finish_and_what_was_used_reach_the_databas
         async with session.post(f"{url}/v1/chat/completions", json=body, headers=headers) as got:
             return got.status, await got.json()
 
-    async with (
-        TestServer(app) as service,
-        running(home, service.make_url("/")) as (process, url),
-        aiohttp.ClientSession() as session,
-    ):
+    async with TestServer(app) as service, aiohttp.ClientSession() as session, contextlib.AsyncExitStack() as stack:
+        home = prepared(tmp_path / "home", str(service.make_url("/")))
+        process = await stack.enter_async_context(running(home))
+        url = await url_of(home)
         asking = asyncio.create_task(ask(session, url))
         await asyncio.wait_for(asked.wait(), 20)
         process.send_signal(signal.SIGTERM)
