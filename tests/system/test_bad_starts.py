@@ -105,8 +105,8 @@ def test_a_first_start_that_fails_does_not_keep_the_key_to_itself(install: Produ
     """It is made before the front runs and stands in the database: shown never, it would lock its owner out."""
     install.home.mkdir()
     config = install.home / "coderai.toml"
-    config.write_text("[[model]]\nname = 'gone'\npath = '/nowhere/gone.gguf'\n")
-    said = refused(install, "'gone'", "/nowhere/gone.gguf", "coderai.toml")
+    config.write_text("[[model]]\nname = 'odd'\nservice_url = 'gopher://box'\n")
+    said = refused(install, "'odd'", "service_url", "coderai.toml")
     key = said.partition("shown this once): ")[2].split()[0]
     config.unlink()
     install.key = key
