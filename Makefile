@@ -59,6 +59,8 @@ docs: $(DEV) ## write the generated pages under docs/reference
 
 bench: $(DEV) $(PACKAGED) ## measure this front against a bare proxy and others (docs/benchmarks.md)
 	@$(PY) -m benchmarks $(BENCH_ARGS)
+	@$(PY) -m benchmarks.text
+	@$(PY) -m benchmarks.memory
 
 conformance: $(DEV) $(PACKAGED) ## run the OpenAI client's own API tests against this server
 	@$(PY) -m tests.conformance $(if $(OPENAI_SPEC),--spec $(OPENAI_SPEC)) $(CONFORMANCE_ARGS)

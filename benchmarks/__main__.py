@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the proxy comparison. `python -m benchmarks.memory` and `.text` are the other two."""
+"""`python -m benchmarks`: the proxy comparison; `python -m benchmarks.text` and `.memory` are the other two parts."""
 
 from benchmarks.proxy_overhead import main
 
