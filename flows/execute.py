@@ -52,15 +52,20 @@ class Executor:
         self._tasks = tasks
         self._transport = transport
 
-    async def run(self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None = None) -> TaskResult:
-        """The last step's result.
+    def run(
+        self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None = None
+    ) -> Coroutine[Any, Any, TaskResult]:
+        """The last step's result, to be awaited.
 
         Raises:
             CoderAIError: the first step that failed for good; all others were cancelled. An engine's failure names
                 every place where the step was tried.
         """
         if len(plan.steps) == 1:
-            return await self._step(plan.steps[0], {}, placer, observer, channel)
+            return self._step(plan.steps[0], {}, placer, observer, channel)
+        return self._graph(plan, placer, observer, channel)
+
+    async def _graph(self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None) -> TaskResult:
         results: dict[StepId, TaskResult] = {}
         done = {step.id: asyncio.Event() for step in plan.steps}
 

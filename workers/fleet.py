@@ -74,10 +74,14 @@ class Fleet:
         while True:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
-            placement = await self._decide(demand, entry, tried)
-            engine = await self._carry_out(placement, entry, started_s)
-            if engine is not None:
+            placement = self._resident(demand, entry, tried) or await self._decide(demand, entry, tried)
+            if placement.action == "use" and placement.engine is not None:
+                engine = self._engine(entry, placement.engine)
+                engine.in_flight += 1
                 return self._lease(engine, placement, started_s, demand)
+            handed = await self._wait(placement, entry, started_s)
+            if handed is not None:
+                return self._lease(handed, placement, started_s, demand)
             entry = self.current(entry)
 
     async def preview(self, demand: Demand, entry: ModelEntry) -> Placement:
@@ -146,12 +150,8 @@ class Fleet:
         """Requests that wait for a slot of the model."""
         return len(self._lines.get(model, ()))
 
-    async def _carry_out(self, placement: Placement, entry: ModelEntry, started_s: float) -> Engine | None:
-        """Take the slot that was decided on, or wait for what has to come first; None means: decide again."""
-        if placement.action == "use" and placement.engine is not None:
-            engine = self._engine(entry, placement.engine)
-            engine.in_flight += 1
-            return engine
+    async def _wait(self, placement: Placement, entry: ModelEntry, started_s: float) -> Engine | None:
+        """Wait for a slot that is handed over, or for what has to come first; None means: decide again."""
         if placement.action == "queue":
             left_s = started_s + self._settings.queue_wait_s - self._clock()
             return await self._line(entry.name).wait(entry, left_s)
@@ -164,16 +164,23 @@ class Fleet:
         return self._lines.setdefault(model, SlotLine())
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
-        engines = self._of(entry)
-        if entry.format is ModelFormat.SERVICE or "ready" in [engine.state for engine in engines]:
-            warm = self._warm(demand, entry, engines) if demand.affinity_key else None
-            placement = place(demand, entry, Snapshot((), self._views(engines)), warm=warm, tried=tried)
-            if placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE:
-                return placement
-        # Not resident, or not to be used there (tried, paused, pinned away): the cards come into it.
+        """The placement, looking at the cards where no resident engine will do."""
+        placement = self._resident(demand, entry, tried)
+        if placement is not None:
+            return placement
         needed_bytes = await self._needed_bytes(entry)
         snapshot = Snapshot(self.pools(), self._views(self._of(entry)))
         return place(demand, entry, snapshot, needed_bytes=needed_bytes, tried=tried)
+
+    def _resident(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement | None:
+        """The placement on an engine that holds the model, without waiting for anything; None if there is none."""
+        engines = self._of(entry)
+        if entry.format is not ModelFormat.SERVICE and "ready" not in [engine.state for engine in engines]:
+            return None
+        warm = self._warm(demand, entry, engines) if demand.affinity_key else None
+        placement = place(demand, entry, Snapshot((), self._views(engines)), warm=warm, tried=tried)
+        settled = placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE
+        return placement if settled else None
 
     def _views(self, engines: list[Engine]) -> tuple[EngineView, ...]:
         return tuple([engine.view(self._paused(engine)) for engine in engines])
