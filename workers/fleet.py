@@ -74,7 +74,7 @@ class Fleet:
         while True:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
-            placement = self._resident(demand, entry, tried) or await self._decide(demand, entry, tried)
+            placement = self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
             if placement.action == "use" and placement.engine is not None:
                 engine = self._engine(entry, placement.engine)
                 engine.in_flight += 1
@@ -164,10 +164,10 @@ class Fleet:
         return self._lines.setdefault(model, SlotLine())
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
-        """The placement, looking at the cards where no resident engine will do."""
-        placement = self._resident(demand, entry, tried)
-        if placement is not None:
-            return placement
+        return self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
+
+    async def _on_a_card(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
+        """The placement where no resident engine will do (not loaded, tried, paused, pinned away)."""
         needed_bytes = await self._needed_bytes(entry)
         snapshot = Snapshot(self.pools(), self._views(self._of(entry)))
         return place(demand, entry, snapshot, needed_bytes=needed_bytes, tried=tried)
