@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import aiohttp
 import orjson
 
 from infra.errors import EngineFailed, InvalidRequest
@@ -16,6 +15,7 @@ from tasks.corrections.usage import usage_in
 from tasks.refusals import refusal
 from tasks.renaming import RenamedEvents, renamer
 from tasks.types import TaskCall, TaskResult, Usage
+from workers.connection import BrokenOff, Connection
 from workers.live import Engine
 
 _TAIL_BYTES = 4096
@@ -56,10 +56,10 @@ async def generate(call: TaskCall) -> TaskResult:
         if call.channel is not None:
             return TaskResult(b"", await _pass_on(call, response, mending))
         raw = await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except BrokenOff as error:
         raise _broken_off(engine, error) from error
     finally:
-        _let_go(response)
+        response.let_go()
     body = _whole(raw, path, mending, engine)
     return TaskResult(body, usage_in(body if mending and mending.touches_answer else raw))
 
@@ -74,18 +74,18 @@ async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict
     try:
         raw = await response.read()
         answer = orjson.loads(raw)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except BrokenOff as error:
         raise _broken_off(call.leased(), error) from error
     except orjson.JSONDecodeError as error:
         raise EngineFailed(f"{call.leased().id} did not answer in JSON") from error
     finally:
-        _let_go(response)
+        response.let_go()
     if not isinstance(answer, dict):
         raise EngineFailed(f"{call.leased().id} did not answer with a JSON object")
     return answer, usage_in(raw)
 
 
-async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> aiohttp.ClientResponse:
+async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> Connection:
     """The engine's answer, its head good and its body unread."""
     engine = call.leased()
     # Not in place: the request is the plan's, which may be tried elsewhere and is shown to whoever looks.
@@ -98,32 +98,24 @@ async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> aiohttp
     if response.status == 200:
         return response
     try:
-        said = await _up_to(response.content, _REFUSAL_BYTES)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        said = await _up_to(response, _REFUSAL_BYTES)
+    except BrokenOff as error:
         raise _broken_off(engine, error) from error
     finally:
-        _let_go(response)
+        response.let_go()
     raise refusal(engine.id, path, response.status, said, ours=engine.local)
 
 
-async def _up_to(content: aiohttp.StreamReader, most_bytes: int) -> bytes:
-    """The body, or its beginning; one `read` gives but the piece that is there."""
+async def _up_to(response: Connection, most_bytes: int) -> bytes:
+    """The body, or its beginning."""
     read = b""
-    while len(read) < most_bytes and (piece := await content.read(most_bytes - len(read))):
+    while len(read) < most_bytes and (piece := await response.piece()):
         read += piece
-    return read
+    return read[:most_bytes]
 
 
-def _broken_off(engine: Engine, error: Exception) -> EngineFailed:
-    return EngineFailed(f"{engine.id} broke off its answer: {error or type(error).__name__}")
-
-
-def _let_go(response: aiohttp.ClientResponse) -> None:
-    """Keep the connection of an answer that was read whole, close any other: the engine then stops its work."""
-    if response.content.at_eof():
-        response.release()
-    else:
-        response.close()
+def _broken_off(engine: Engine, error: BrokenOff) -> EngineFailed:
+    return EngineFailed(f"{engine.id} broke off its answer: {error}")
 
 
 def _whole(raw: bytes, path: str, mending: Mending | None, engine: Engine) -> bytes:
@@ -136,7 +128,7 @@ def _whole(raw: bytes, path: str, mending: Mending | None, engine: Engine) -> by
     return rename(raw) if rename else raw
 
 
-async def _pass_on(call: TaskCall, response: aiohttp.ClientResponse, mending: Mending | None) -> Usage | None:
+async def _pass_on(call: TaskCall, response: Connection, mending: Mending | None) -> Usage | None:
     """Every piece as it comes, mended where it must be; the last ones are kept for the usage they carry."""
     channel, engine = call.channel, call.leased()
     assert channel is not None
@@ -146,7 +138,7 @@ async def _pass_on(call: TaskCall, response: aiohttp.ClientResponse, mending: Me
         return usage_in(await _copy(response, channel))
     steps: list[Feeding] = [step for step in (mender, RenamedEvents(rename) if rename else None) if step is not None]
     tail = _Tail()
-    async for piece in response.content.iter_any():
+    while piece := await response.piece():
         tail.add(piece)
         if fed := _through(steps, piece):
             await channel.write(fed)
@@ -156,10 +148,10 @@ async def _pass_on(call: TaskCall, response: aiohttp.ClientResponse, mending: Me
     return (mender.usage if mender is not None else None) or usage_in(tail.text())
 
 
-async def _copy(response: aiohttp.ClientResponse, channel: Channel) -> bytes:
+async def _copy(response: Connection, channel: Channel) -> bytes:
     """Every piece as it is; the stream's end is returned."""
     tail = _Tail()
-    async for piece in response.content.iter_any():
+    while piece := await response.piece():
         tail.add(piece)
         await channel.write(piece)
     return tail.text()

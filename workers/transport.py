@@ -1,20 +1,46 @@
-"""The one HTTP client towards engines: pooled connections, no cookies, no redirects, bytes as they come."""
+"""The one HTTP client towards engines: pooled connections, no cookies, no redirects, bytes as they come.
+
+Questions go over connections of our own (`workers/connection.py`): they are on every request's path. The looks that
+are taken now and then, at health and properties, go through aiohttp.
+"""
 
 import asyncio
+import functools
+import re
+import socket
+import ssl
+from dataclasses import dataclass
 
+import aiohappyeyeballs
 import aiohttp
 import orjson
 from yarl import URL
 
 from infra.errors import EngineFailed
 from infra.types import Json
+from workers.connection import BrokenOff, Connection
 from workers.live import Engine
 
 KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which llama.cpp's server, and uvicorn, close an idle connection."""
 CONNECT_S = 5.0
 """Seconds a connection may take; an answer may take as long as it needs."""
-_URLS_KEPT = 1000
+_SECOND_ADDRESS_S = 0.25
+"""After which a host's next address is tried beside the first (RFC 8305)."""
+_TARGETS_KEPT = 1000
+_FORBIDDEN = re.compile(r"[\r\n\0]")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One path at one engine: how a request to it begins, and its connections that have nothing to do."""
+
+    host: str
+    port: int
+    secure: bool
+    head: bytes
+    headers: dict[str, str]
+    idle: list[Connection]
 
 
 class Transport:
@@ -29,28 +55,41 @@ class Transport:
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
             trust_env=False,
         )
-        self._urls: dict[str, URL] = {}
+        self._loop = asyncio.get_running_loop()
+        self._targets: dict[str, Target] = {}
+        self._idle: dict[tuple[str, int, bool], list[Connection]] = {}
+        self._open: list[Connection] = []
+        self._sweeping: asyncio.TimerHandle | None = None
 
-    async def post(self, engine: Engine, path: str, body: bytes) -> aiohttp.ClientResponse:
+    async def post(self, engine: Engine, path: str, body: bytes) -> Connection:
         """Send JSON to `path` below the engine's `/v1`; the answer's head is there on return, its body is not read.
+
+        Whoever gets the answer lets it go.
 
         Raises:
             EngineFailed: no connection, or it broke before the answer's head.
         """
         address = engine.base_url + path
-        url = self._urls.get(address)
-        if url is None:
-            if len(self._urls) >= _URLS_KEPT:  # each start of an engine has a port of its own
-                self._urls.clear()
-            url = self._urls[address] = URL(address)
+        target = self._targets.get(address)
+        if target is None or target.headers is not engine.headers:
+            target = self._target(address, engine)
+        request = b"%b%d\r\n\r\n%b" % (target.head, len(body), body)
+        connection = self._kept(target)
         try:
-            try:
-                return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                # A kept-alive connection may be closed by the far end in the moment in which it is used again.
-                return await self._session.post(url, data=body, headers=engine.headers, allow_redirects=False)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if connection is not None:
+                try:
+                    await connection.ask(request)
+                except BrokenOff:
+                    # A kept-alive connection may be closed by the far end in the moment in which it is used again.
+                    if not connection.silent:
+                        raise
+                else:
+                    return connection
+            connection = await self._connected(target)
+            await connection.ask(request)
+        except (BrokenOff, TimeoutError, OSError, UnicodeError) as error:
             raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
+        return connection
 
     async def alive(self, url: str, headers: dict[str, str], timeout_s: float) -> int:
         """Status of a GET, 0 when nothing answers in time."""
@@ -73,5 +112,83 @@ class Transport:
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for connection in self._open:
+            connection.close()
         await self._session.close()
         await asyncio.sleep(0)
+
+    def _target(self, address: str, engine: Engine) -> Target:
+        """What an address and an engine's headers come to, kept for the next time.
+
+        Raises:
+            EngineFailed: nothing can be sent there.
+        """
+        if len(self._targets) >= _TARGETS_KEPT:  # each start of an engine has a port of its own
+            self._targets.clear()
+            self._idle.clear()  # the connections in there are swept up
+        try:
+            url = URL(address)
+        except ValueError as error:
+            raise EngineFailed(f"{engine.id} has an address that is none: {error}") from error
+        head = f"POST {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+        for name, value in engine.headers.items():
+            if _FORBIDDEN.search(name + value):
+                raise EngineFailed(f"{engine.id} has a key that cannot be sent: there is a line's end in it")
+            head += f"{name}: {value}\r\n"
+        origin = (url.raw_host or "", url.port or 0, url.scheme == "https")
+        idle = self._idle.setdefault(origin, [])
+        target = Target(*origin, (head + "Content-Length: ").encode(), engine.headers, idle)
+        self._targets[address] = target
+        return target
+
+    def _kept(self, target: Target) -> Connection | None:
+        """An open connection that has nothing to do, the latest used one."""
+        idle, oldest_s = target.idle, self._loop.time() - KEEP_ALIVE_S
+        while idle:
+            connection = idle.pop()
+            if connection.kept(oldest_s):
+                return connection
+        return None
+
+    async def _connected(self, target: Target) -> Connection:
+        """A new connection.
+
+        Raises:
+            OSError, TimeoutError, UnicodeError: there is none to be had.
+        """
+        loop = self._loop
+        async with asyncio.timeout(CONNECT_S):
+            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            connected = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_SECOND_ADDRESS_S)
+            try:
+                _transport, connection = await loop.create_connection(
+                    lambda: Connection(loop, target.idle),
+                    sock=connected,
+                    ssl=_tls() if target.secure else None,
+                    server_hostname=target.host if target.secure else None,
+                )
+            except BaseException:
+                connected.close()
+                raise
+        self._open.append(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(KEEP_ALIVE_S, self._sweep)
+        return connection
+
+    def _sweep(self) -> None:
+        """Close what has had nothing to do for long, and forget what is closed."""
+        oldest_s = self._loop.time() - KEEP_ALIVE_S
+        self._open = [each for each in self._open if each.kept(oldest_s)]
+        for idle in self._idle.values():
+            idle[:] = [each for each in idle if each.kept(oldest_s)]
+        self._sweeping = self._loop.call_later(KEEP_ALIVE_S, self._sweep) if self._open else None
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """How far services are known: by the certificates that this machine trusts."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,8 +1,10 @@
 """A fleet on real sockets, with engines that are servers on the same loop."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvloop
 
 from infra.settings import LlamaSettings, ServerSettings
 from tests.fakes import GIB, FakeChildren, make_pool
@@ -16,6 +18,14 @@ from workers.transport import Transport
 from workers.types import Capability, Demand, ModelEntry
 
 MakeFleet = Callable[..., Fleet]
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, LoopFactory]:
+    """The connections to engines are tried on the loop that the front has, too."""
+    if item.path.stem in ("test_connection", "test_transport"):
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """The client towards engines, against servers that refuse, break off, redirect and set cookies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -64,6 +68,7 @@ async def test_what_is_sent_is_what_was_given_and_little_else(transport: Transpo
     async with served(look) as url:
         response = await transport.post(engine(url), "/chat/completions", b'{"a": 1}')
         assert (response.status, await response.read()) == (200, b"pong")
+        response.let_go()
     ((path, body, headers),) = seen
     assert (path, body) == ("/v1/chat/completions", b'{"a": 1}')
     assert headers.pop("Host").startswith("127.0.0.1")
@@ -86,7 +91,155 @@ async def test_one_connection_serves_many_requests(transport: Transport) -> None
         for _ in range(3):
             response = await transport.post(engine(url), "/x", b"{}")
             await response.read()
+            response.let_go()
     assert len(peers) == 1
+
+
+PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong"
+
+
+@asynccontextmanager
+async def scripted(*connections: Sequence[bytes | None]) -> AsyncIterator[tuple[str, list[int]]]:
+    """Answers, in their order, to the questions that come over each connection; None closes instead of answering.
+
+    Yields the URL, and of each question the number of the connection it came over.
+    """
+    asked: list[int] = []
+    waiting = list(enumerate(connections))
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, answers = waiting.pop(0)
+        for answer in answers:
+            if not await reader.read(65536):
+                break
+            asked.append(number)
+            if answer is None:
+                break
+            writer.write(answer)
+        else:
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", asked
+
+
+async def asked(transport: Transport, url: str) -> bytes:
+    response = await transport.post(engine(url), "/x", b"{}")
+    try:
+        return await response.read()
+    finally:
+        response.let_go()
+
+
+async def test_a_question_that_meets_a_closing_connection_is_asked_again(transport: Transport) -> None:
+    async with scripted([PONG, None], [PONG, PONG]) as (url, over):
+        assert [await asked(transport, url) for _ in range(3)] == [b"pong"] * 3
+        assert over == [0, 0, 1, 1]
+
+
+async def test_a_question_is_asked_again_once_and_over_a_new_connection(transport: Transport) -> None:
+    async with scripted([PONG, None], [None]) as (url, over):
+        assert await asked(transport, url) == b"pong"
+        with pytest.raises(EngineFailed, match="did not answer"):
+            await asked(transport, url)
+        assert over == [0, 0, 1]
+
+
+async def test_a_question_that_was_heard_is_not_asked_again(transport: Transport) -> None:
+    async with scripted([PONG, b"HTTP/1.1 20"], [PONG]) as (url, over):
+        assert await asked(transport, url) == b"pong"
+        asking = asyncio.create_task(asked(transport, url))
+        await asyncio.sleep(0.05)
+        await transport.close()
+        with pytest.raises(EngineFailed, match="did not answer"):
+            await asking
+        assert over == [0, 0]
+
+
+async def test_an_idle_connection_is_closed_before_its_engine_would_do_it(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.transport.KEEP_ALIVE_S", 0.05)
+    async with scripted(*[[PONG, PONG]] * 3) as (url, over):
+        assert await asked(transport, url) == b"pong"
+        while transport._open:
+            await asyncio.sleep(0.01)
+        assert not any(transport._idle.values())
+        assert await asked(transport, url) == b"pong"
+        assert transport._sweeping is not None
+        transport._sweeping.cancel()  # nobody sweeps: it is too old all the same
+        await asyncio.sleep(0.06)
+        assert await asked(transport, url) == b"pong"
+        assert over == [0, 1, 2]
+
+
+async def test_questions_at_once_go_over_connections_of_their_own(transport: Transport) -> None:
+    peers: set[object] = set()
+
+    async def look(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        await asyncio.sleep(0.05)
+        return web.Response(body=b"pong")
+
+    async with served(look) as url:
+        for _ in range(2):
+            assert await asyncio.gather(*(asked(transport, url) for _ in range(5))) == [b"pong"] * 5
+    assert len(peers) == 5
+
+
+async def test_what_cannot_be_sent(transport: Transport) -> None:
+    split = engine("http://127.0.0.1:1/v1")
+    split.headers = {"Authorization": "Bearer a\r\nX: y"}
+    with pytest.raises(EngineFailed, match="line's end"):
+        await transport.post(split, "/x", b"{}")
+    for url in ("http://[::1/v1", "http://127.0.0.1:99999/v1", f"http://{'a' * 70}.invalid/v1", "http:///v1"):
+        with pytest.raises(EngineFailed):
+            await transport.post(engine(url), "/x", b"{}")
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    made = tmp_path / "localhost.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"]
+    done = subprocess.run([openssl, "req", "-x509", *key, *subject, "-keyout", "-"], capture_output=True, check=True)
+    made.write_bytes(done.stdout)
+    return made
+
+
+async def test_a_far_service_is_known_by_its_certificate(
+    transport: Transport, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for: list[str] = []
+
+    async def look(request: web.Request) -> web.Response:
+        asked_for.append(request.headers["Host"])
+        return web.Response(body=b"pong" * 2**20)
+
+    app = web.Application()
+    app.router.add_post("/v1/x", look)
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    theirs.load_cert_chain(certificate)
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=theirs)
+    async with server:
+        host = f"localhost:{server.port}"
+        url = f"https://{host}/v1"
+        with pytest.raises(EngineFailed, match="certificate verify failed"):
+            await asked(transport, url)
+        ours = ssl.create_default_context(cafile=str(certificate))
+        monkeypatch.setattr("workers.transport._tls", lambda: ours)
+        for _ in range(2):
+            assert await asked(transport, url) == b"pong" * 2**20
+        assert len([each for each in transport._open if each.kept(0.0)]) == 1
+        with pytest.raises(EngineFailed, match="did not answer"):
+            await asked(transport, f"https://127.0.0.1:{server.port}/v1")  # not the name on its certificate
+    assert asked_for == [host] * 2
 
 
 async def test_an_engine_that_is_not_there(transport: Transport, unused_tcp_port: int) -> None:
@@ -111,7 +264,7 @@ async def test_no_redirect_is_followed(transport: Transport) -> None:
     async with served(redirect) as url:
         response = await transport.post(engine(url), "/x", b"{}")
         assert response.status == 307
-        response.close()
+        response.let_go()
         assert await transport.alive(f"{url}/models", {}, 1) == 307
     assert asked == ["/v1/x", "/v1/models"]
 
@@ -129,6 +282,7 @@ async def test_no_cookie_is_kept(transport: Transport) -> None:
         for _ in range(2):
             response = await transport.post(engine(url), "/x", b"{}")
             await response.read()
+            response.let_go()
     assert sent == [None, None]
 
 
@@ -139,6 +293,7 @@ async def test_bytes_come_as_they_were_sent(transport: Transport) -> None:
     async with served(packed) as url:
         response = await transport.post(engine(url), "/x", b"{}")
         assert await response.read() == b"\x1f\x8b not really"
+        response.let_go()
 
 
 async def test_health_is_a_status_or_nothing(transport: Transport, unused_tcp_port: int) -> None:
@@ -160,4 +315,4 @@ async def test_the_addresses_of_engines_of_long_ago_are_not_kept(transport: Tran
     for number in range(1100):
         with pytest.raises(EngineFailed):
             await transport.post(engine(f"http://127.0.0.1:1/{number}/v1"), "/x", b"{}")
-    assert len(transport._urls) <= 1000
+    assert len(transport._targets) <= 1000
