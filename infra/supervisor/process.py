@@ -115,14 +115,26 @@ def describe_end(code: int, last_line: str | None) -> str:
     return how if last_line is None else f"{how}: {last_line}"
 
 
-def free_port(taken: set[int]) -> int:
-    """A loopback port that nobody listens on now and that is not in `taken`."""
+def free_port(taken: set[int], wanted: int | None = None) -> int:
+    """A loopback port that nobody listens on now and that is not in `taken`; `wanted`, if it is such a one."""
+    if wanted is not None and wanted not in taken and _can_listen(wanted):
+        return wanted
     while True:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
         if port not in taken:
             return port
+
+
+def _can_listen(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the child does: old connections do not matter
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def wants_port(spec: ChildSpec) -> bool:

@@ -26,6 +26,8 @@ class _Child:
     keeper: asyncio.Task[None] | None = None
     last_exit: int | None = None
     stop_grace_s: float = 0.0
+    port: int | None = None
+    """The port of its last process."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -127,7 +129,7 @@ class Supervisor:
             spec = child.source()
             child.stop_grace_s = spec.stop_grace_s
             child.state = child.state.model_copy(update={"note": spec.note})
-            port = free_port(self._ports) if wants_port(spec) else None
+            port = self._port(child, spec)
             with self._reserved(port):
                 child.last_exit = await self._live(child, await ChildProcess.spawn(spec, self._sink, port))
         except CannotStart as error:
@@ -153,6 +155,12 @@ class Supervisor:
         child.state = self._refreshed(child)
         child.process = None
         return code
+
+    def _port(self, child: _Child, spec: ChildSpec) -> int | None:
+        if not wants_port(spec):
+            return None
+        child.port = free_port(self._ports, child.port if spec.keep_port else None)
+        return child.port
 
     @contextlib.contextmanager
     def _reserved(self, port: int | None) -> Iterator[None]:

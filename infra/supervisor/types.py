@@ -25,6 +25,8 @@ class ChildSpec(Frozen):
     secret_env: dict[str, str] = Field(default_factory=dict, repr=False)
     inherit_fd: int | None = None
     """A descriptor of the supervisor that this child keeps (the front's link)."""
+    keep_port: bool = False
+    """Whether `{port}` stays what it was at the first start, for as long as it can be had."""
     stop_grace_s: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
     note: Json = None

@@ -144,6 +144,16 @@ def test_a_free_port_is_free_and_not_taken() -> None:
             probe.bind(("127.0.0.1", port))
 
 
+def test_a_wanted_port_is_given_while_it_can_be_had() -> None:
+    wanted = free_port(set())
+    assert free_port(set(), wanted) == wanted
+    assert free_port({wanted}, wanted) != wanted
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", wanted))
+        other.listen()
+        assert free_port(set(), wanted) != wanted
+
+
 @pytest.mark.parametrize(
     ("argv", "env", "wants"),
     [

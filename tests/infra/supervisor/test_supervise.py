@@ -81,6 +81,13 @@ async def test_a_killed_child_comes_back_with_a_new_port(bench: Bench) -> None:
     assert [state.status for state in seen] == ["running", "backoff", "running"]
 
 
+async def test_a_child_that_wishes_so_keeps_its_port(bench: Bench) -> None:
+    first = await bench.supervisor.start(spec(SLEEP, "{port}").model_copy(update={"keep_port": True}))
+    kill(first.pid)
+    await until(lambda: bench.state().incarnation == 2)
+    assert bench.state().port == first.port
+
+
 async def test_the_hopeless_are_quarantined_and_get_a_fresh_chance(bench: Bench) -> None:
     child = spec("import sys; print('first', flush=True); sys.exit('no such weights')")
     await bench.supervisor.start(child)
