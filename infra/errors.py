@@ -113,6 +113,24 @@ class Draining(NoCapacity):
     code = "draining"
 
 
+class FlowsUnavailable(NoCapacity):
+    """The Prefect child does not answer: it is starting, down, or switched off."""
+
+    code = "flows_unavailable"
+
+
+class RunCancelled(CoderAIError):
+    """An operator or the run's owner cancelled it."""
+
+    code = "run_cancelled"
+
+
+class PayloadGone(UserError):
+    """The request of a run is not kept (any more), so that it cannot be executed again; the message says why."""
+
+    code = "payload_gone"
+
+
 class EngineFailed(CoderAIError):
     """An engine did not give an answer: it died, refused, or broke off. The step may be tried elsewhere."""
 

@@ -49,10 +49,12 @@ def make_private_folder(folder: Path) -> Path:
     return folder
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
     """Replace the content of `path` in one step: a reader, or a crash, sees the old content or the new.
 
     The file has `mode` from its first byte on, whatever the umask is. A symbolic link is replaced, not followed.
+    Without `durable` nothing waits for the disk: the same holds over the death of this process, but a power cut may
+    leave an empty or torn file, which the reader must be able to tell.
 
     Raises:
         DiskFull: no room; `path` is as it was, and nothing else is left.
@@ -60,12 +62,13 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(8)}.tmp")
     with full_disk_named(path):
         try:
-            _write_new(temporary, data, mode)
+            _write_new(temporary, data, mode, durable)
             temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        sync_folder(path.parent)
+        if durable:
+            sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -100,13 +103,14 @@ def require_space(folder: Path, needed_bytes: int, *, reserve_bytes: int = 0) ->
         )
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes, mode: int, durable: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(file.fileno(), mode)
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _free_words(folder: Path) -> str:

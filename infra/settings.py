@@ -5,6 +5,7 @@ This is the only module that reads the environment.
 """
 
 import difflib
+import ipaddress
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -96,10 +97,32 @@ class CardsSettings(Section):
     poll_s: float = Field(5.0, gt=0, description="Seconds between looks at memory and temperature.")
 
 
-class RecordSettings(Section):
-    """The spool of finished runs."""
+class FlowsSettings(Section):
+    """The flow-run server and its UI under /flows."""
 
-    spool: bool = Field(True, description="Write every finished run to the spool.")
+    server: Literal["child", "off"] = Field(
+        "child", description="`child` runs Prefect beside the front; `off` records nothing and has no /flows."
+    )
+    database_url: SecretStr | None = Field(
+        None,
+        description="PostgreSQL for flow runs: postgresql+asyncpg://user:password@host/name; default: SQLite.",
+    )
+    keep_days: float = Field(7.0, gt=0, description="Days that a finished run is kept.")
+    keep_runs: int = Field(200_000, ge=1, description="Runs that are kept at most; the oldest go first.")
+    login_hours: float = Field(12.0, gt=0, description="Hours that a login at /login is good for.")
+
+
+class RecordSettings(Section):
+    """The spool of finished runs, and what is kept of their requests."""
+
+    payloads: Literal["all", "failed", "none"] | None = Field(
+        None,
+        description="Whose requests are kept, so that they can be run again: all, those that failed or were "
+        "interrupted (24 hours), or none. Default: all while server.host is loopback, else failed.",
+    )
+    spool: bool | None = Field(
+        None, description="Write every run to the spool, which the flow-run server reads. Default: unless it is off."
+    )
     spool_max_mib: int = Field(
         512, ge=1, description="Space of the spool in MiB; over it task detail goes first, then runs."
     )
@@ -137,6 +160,7 @@ class Settings(BaseSettings):
     llama: LlamaSettings = LlamaSettings()
     cards: CardsSettings = CardsSettings()
     record: RecordSettings = RecordSettings()
+    flows: FlowsSettings = FlowsSettings()
     log: LogSettings = LogSettings()
     model: tuple[dict[str, Any], ...] = Field(
         (), description="Models declared in the file, one `[[model]]` table each; read-only elsewhere."
@@ -161,9 +185,29 @@ class Settings(BaseSettings):
         return self.home.joinpath(*parts)
 
     @property
+    def spooling(self) -> bool:
+        """Whether runs are written to the spool."""
+        return self.flows.server != "off" if self.record.spool is None else self.record.spool
+
+    @property
+    def payloads(self) -> Literal["all", "failed", "none"]:
+        """Whose requests are kept; a port that others can reach may carry what is not the operator's to read."""
+        if self.record.payloads is not None:
+            return self.record.payloads
+        return "all" if is_loopback(self.server.host) else "failed"
+
+    @property
     def sqlalchemy_url(self) -> str:
         """The database's URL, SQLite under `home` unless configured."""
         return self.database_url or f"sqlite:///{self.at('coderai.db')}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def config_path() -> Path:
@@ -211,8 +255,13 @@ def _unknown_keys(table: Mapping[str, Any], model: type[BaseModel], prefix: str)
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment that a child process starts from: ours, without any CODERAI_ secret."""
-    return {name: value for name, value in os.environ.items() if not _is_secret(name)}  # noqa: TID251
+    """The environment that a child process starts from: ours, without any CODERAI_ secret, and without PREFECT_*,
+    which is meant for another Prefect than ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251
+        if not _is_secret(name) and not name.startswith("PREFECT_")
+    }
 
 
 def secret_environment() -> dict[str, str]:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from infra.clock import Clock, monotonic
-from infra.records import RunRecord
+from infra.records import Boot, RunRecord
 
 _OVERFLOW = 1.1
 """Times the limit at which whole runs are dropped."""
@@ -51,8 +51,12 @@ class Spool:
         else:
             self.dropped_runs += 1
 
+    def begin(self, boot: Boot) -> None:
+        """Write the first line of a front's life: no run of an earlier one is running any more."""
+        self._write(boot.line())
+
     def close(self) -> None:
-        """Close the open segment, so that it may be drained."""
+        """Close the open segment, if there is one, so that it may be drained; the next run opens another."""
         if self._path is not None:
             os.close(self._descriptor)
             self._path.rename(self._path.with_suffix(".seg"))

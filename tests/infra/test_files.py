@@ -4,31 +4,19 @@ import errno
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from infra.errors import DiskFull
 from infra.files import full_disk_named, make_private_folder, require_space, sha256_of, write_atomic
+from tests.infra.disks import small_disk
+
+__all__ = ["small_disk"]
 
 
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small file system needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("umask", [0, 0o777])
@@ -100,3 +88,13 @@ def test_space_is_asked_for_before_it_is_used(small_disk: Path) -> None:
         require_space(small_disk, 2 << 20)
     with pytest.raises(DiskFull, match="900000 are to stay free"):
         require_space(small_disk, 1 << 19, reserve_bytes=900_000)
+
+
+def test_without_waiting_for_the_disk_a_file_is_replaced_whole_all_the_same(small_disk: Path) -> None:
+    path = small_disk / "file"
+    write_atomic(path, b"one", durable=False)
+    with pytest.raises(DiskFull):
+        write_atomic(path, bytes(2 << 20), durable=False)
+    assert path.read_bytes() == b"one"
+    assert mode_of(path) == 0o600
+    assert list(small_disk.iterdir()) == [path]

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.records import RunRecord, StepRecord
+from infra.records import Boot, RunRecord, StepRecord, read_line
 from infra.spool import Spool
 from infra.types import KeyName, ModelName, RunId
 
@@ -55,7 +55,7 @@ def test_over_the_limit_detail_goes_first_then_runs_then_space_returns(tmp_path:
     kept = lines(tmp_path)
     assert spool.dropped_details >= 1
     assert spool.dropped_runs == 20 - 10 - spool.dropped_details
-    assert [run["steps"] is None for run in kept] == [False] * 10 + [True] * spool.dropped_details
+    assert [run["steps"] == [] for run in kept] == [False] * 10 + [True] * spool.dropped_details
     for path in tmp_path.glob("*.seg"):
         path.unlink()
     now[0] = 2.0
@@ -81,3 +81,15 @@ def test_a_full_disk_is_counted_and_not_raised(tmp_path: Path, monkeypatch: pyte
     spool.append(make_run(4))
     spool.close()
     assert [run["id"] for run in lines(tmp_path)] == ["run-1", "run-4"]
+
+
+def test_a_life_begins_with_its_boot_and_a_closed_segment_is_followed_by_another(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, max_bytes=1 << 20, segment_bytes=1 << 20)
+    spool.begin(Boot("b", 1.0))
+    spool.close()
+    spool.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".seg"]
+    spool.append(make_run(1))
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".open", ".seg"]
+    first = min(tmp_path.iterdir())
+    assert read_line(first.read_bytes()) == Boot("b", 1.0)
