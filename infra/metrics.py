@@ -39,6 +39,11 @@ class Metrics:
         self.vram_total = self._gauge("coderai_engine_vram_total_bytes", "Memory of a card.", *_ENGINE)
         self.spool_bytes = self._gauge("coderai_spool_bytes", "Space that the spool takes.")
         self.spool_dropped = self._gauge("coderai_spool_dropped", "What a full spool or disk left out.", "what")
+        self.recorder_state = self._gauge("coderai_recorder_state", "1 for the state that the recorder is in.", "state")
+        self.recorder_recorded = self._gauge("coderai_recorder_recorded", "Runs recorded since the recorder's start.")
+        self.recorder_set_aside = self._gauge("coderai_recorder_set_aside", "Lines that could not be recorded.")
+        self.recorder_segments = self._gauge("coderai_recorder_waiting_segments", "Segments that wait to be recorded.")
+        self.recorder_waiting = self._gauge("coderai_recorder_oldest_waiting_seconds", "How long the oldest one waits.")
         self._gauge("coderai_info", "The version, as a label.", "version").labels(version).set(1)
 
     def render(self) -> bytes:

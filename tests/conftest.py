@@ -1,9 +1,22 @@
 """What every test may use."""
 
+import os
 import socket
+import tempfile
 from uuid import uuid4
 
 import pytest
+
+from tests.job_lane import job_lane as job_lane
+from tests.job_lane import quiet_lane as quiet_lane
+from tests.prefect_server import prefect_server as prefect_server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prefect makes its folder when it is imported: here, not in the home of whoever runs the tests."""
+    folder = tempfile.TemporaryDirectory(prefix="coderai-prefect-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["PREFECT_HOME"] = folder.name  # noqa: TID251
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from infra.database import Database, open_database
 from infra.errors import Conflict, DatabaseUnusable, InvalidRequest, NotFound
 from infra.migrate import migrate
+from infra.security import hash_key
 from infra.tokens import Key, TokenTable, create_key, ensure_first_key, list_keys, revoke_key
 from infra.types import KeyName
 
@@ -29,12 +30,14 @@ def test_a_key_is_known_after_the_next_look_and_unknown_after_its_end(database: 
     assert table.find(key) is None
     assert table.refresh()
     assert table.find(key) == Key(KeyName("anna"), "user")
+    assert table.named("anna") == (Key(KeyName("anna"), "user"), hash_key(key))
     assert table.find(key + "x") is None
     assert table.find("") is None
     assert not table.refresh()
     revoke_key(database, "anna")
     assert table.refresh()
     assert table.find(key) is None
+    assert table.named("anna") is None
     assert len(table) == 0
 
 
@@ -62,6 +65,12 @@ def test_the_first_key_is_made_once_and_never_again(database: Database) -> None:
 def test_an_install_with_keys_gets_no_first_one(database: Database) -> None:
     create_key(database, "anna", "user")
     assert ensure_first_key(database) is None
+
+
+@pytest.mark.parametrize("name", ["internal", "operator", "anonymous", "none"])
+def test_a_name_that_owns_the_install_s_own_runs_is_refused(database: Database, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="another name"):
+        create_key(database, name, "user")
 
 
 def test_a_name_is_taken_for_ever(database: Database) -> None:
