@@ -35,7 +35,8 @@ def make_pool(name: str = "cpu", total_gib: float = 8, backend: str = "cpu") -> 
 
 
 class FakeChildren:
-    """`Children` whose processes are servers in this one: each demands its key, as the real ones do.
+    """`Children` whose processes are servers in this one: an engine demands its key, as the real ones do; the others
+    (flow-run server, worker process) only answer the flow-run server's health check.
 
     `answer` handles every POST; `broken` names children that end at once, `frozen` those whose health check never
     answers; `slow_s` delays readiness.
@@ -51,6 +52,8 @@ class FakeChildren:
         self.specs: dict[str, ChildSpec] = {}
         self._states: dict[str, ChildState] = {}
         self._runners: dict[str, web.AppRunner] = {}
+        self._spawning: dict[str, asyncio.Future[ChildState]] = {}
+        self._ending: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Callable[[ChildState], None]] = []
 
     async def start(self, spec: ChildSpec) -> ChildState:
@@ -60,10 +63,13 @@ class FakeChildren:
             return running
         self.started.append(spec.name)
         self.specs[spec.name] = spec
-        return await self._spawn(spec.name, incarnation=1)
+        spawning = self._spawning[spec.name] = asyncio.ensure_future(self._spawn(spec.name, incarnation=1))
+        return await asyncio.shield(spawning)  # who asked may go: the child comes all the same
 
     async def stop(self, name: str) -> None:
         """See `Children.stop`."""
+        if name in self._spawning and not self._spawning[name].done():
+            await asyncio.wait([self._spawning[name]])
         if name in self._states:
             self.stopped.append(name)
             await self._close(name)
@@ -94,7 +100,8 @@ class FakeChildren:
 
     async def close(self) -> None:
         """End every server."""
-        for name in list(self._runners):
+        await asyncio.gather(*self._spawning.values())
+        for name in (*self._runners, *self._ending):
             await self._close(name)
 
     async def _spawn(self, name: str, incarnation: int) -> ChildState:
@@ -112,7 +119,9 @@ class FakeChildren:
             return state
         app = web.Application()
         app.router.add_get("/health", self._health_of(name))
-        app.router.add_post("/v1/{path:.*}", self._guarded(spec.secret_env["LLAMA_API_KEY"]))
+        app.router.add_get("/flows/api/health", self._health_of(name))
+        if "/" in name:
+            app.router.add_post("/v1/{path:.*}", self._guarded(spec.secret_env["LLAMA_API_KEY"]))
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -145,7 +154,9 @@ class FakeChildren:
     async def _close(self, name: str) -> None:
         runner = self._runners.pop(name, None)
         if runner is not None:
-            await runner.cleanup()
+            self._ending[name] = asyncio.ensure_future(runner.cleanup())
+        if name in self._ending:
+            await asyncio.shield(self._ending[name])
 
     def _set(self, state: ChildState) -> None:
         self._states[state.name] = state

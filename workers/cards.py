@@ -39,8 +39,8 @@ async def watch_cards(
     while True:
         for pool in pools.values():
             pool.reading = await asyncio.to_thread(read, pool.card)
-            paused = pool.reading.problem or gates[pool.id].update(pool.reading.temperature_c)
-            if (paused is None) != (pool.paused is None):
-                log.warning("pool %s: %s", pool.id, paused or "takes work again")
-            pool.paused = paused
+            reason = pool.reading.problem or gates[pool.id].update(pool.reading.temperature_c)
+            if pool.hold("card", reason):
+                log.warning("pool %s: %s", pool.id, pool.paused or "takes work again")
+                pool.changed()
         await asyncio.sleep(poll_s)

@@ -7,17 +7,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from infra.clock import Clock, monotonic
-from infra.errors import Draining, EngineFailed, ModelLoading, NoRoom, QueueFull
+from infra.errors import Draining, EngineFailed, ModelLoading, NoCapacity, NoRoom, QueueFull
 from infra.settings import ServerSettings
 from infra.types import EngineId, ModelName, PoolId
 from workers.affinity import Affinity
+from workers.bounds import Bounds
 from workers.lines import SlotLine
 from workers.live import Engine, Lease
+from workers.loading import load_failed, load_outcome
 from workers.pools.card import CardPool
 from workers.pools.service import ServiceChecks, service_engine
 from workers.residents import Residents
 from workers.router import place
-from workers.types import Demand, EngineView, ModelEntry, ModelFormat, Placement, PoolView, Snapshot
+from workers.types import Demand, ModelEntry, ModelFormat, Placement, PoolView, Snapshot
 
 Tried = frozenset[tuple[EngineId, int]]
 NOT_TRIED: Tried = frozenset()
@@ -48,6 +50,9 @@ class Fleet:
         self._clock = clock
         self._services: dict[ModelName, Engine] = {}
         self._lines: dict[ModelName, SlotLine] = {}
+        self.bounds = Bounds(pools, self._lines, self.engines)
+        for pool in pools.values():
+            pool.changed = self.bounds.settle
         residents.changed = self._on_change
 
     def adopt(self, find: Callable[[ModelName], ModelEntry | None]) -> None:
@@ -61,7 +66,7 @@ class Fleet:
         """A slot for the step, waiting for one where that is allowed.
 
         Raises:
-            QueueFull, ModelLoading, NoRoom, Draining: not now; `retry_after_s` says when.
+            QueueFull, ModelLoading, NoRoom, Draining, NoCapacity: not now; `retry_after_s` says when.
             LoadFailed, ServiceDown, EngineFailed: the model cannot be had.
             ModelNotFound: it was removed while the request waited.
         """
@@ -74,6 +79,8 @@ class Fleet:
         while True:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
+            if self.bounds.closed is not None:
+                raise NoCapacity(self.bounds.closed, retry_after_s=10)
             placement = self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
             if placement.action == "use" and placement.engine is not None:
                 engine = self._engine(entry, placement.engine)
@@ -86,6 +93,8 @@ class Fleet:
 
     async def preview(self, demand: Demand, entry: ModelEntry) -> Placement:
         """Where the step would go now; nothing is loaded or taken."""
+        if self.bounds.closed is not None:
+            return Placement("none", None, None, self.bounds.closed)
         return await self._decide(demand, entry, NOT_TRIED)
 
     async def load(self, entry: ModelEntry) -> Engine:
@@ -104,7 +113,7 @@ class Fleet:
         placement = await self._decide(Demand(entry.name, entry.capabilities[0]), entry, NOT_TRIED)
         if placement.action in ("load", "wait_load") and placement.pool is not None:
             task = await self._task(entry, placement.pool)
-            await _outcome(task)
+            await load_outcome(task)
         elif placement.action == "none":
             raise NoRoom(placement.reason, retry_after_s=10)
         engines = self.residents.of(entry.name)
@@ -130,6 +139,7 @@ class Fleet:
         service = self._services.pop(model, None)
         if service is not None:
             service.state = "down"
+            self.bounds.parts(service)
             self._line(model).look_again()
         for engine in self.residents.of(model):
             self.residents.unload(engine, when_idle=True)
@@ -161,7 +171,10 @@ class Fleet:
         return None
 
     def _line(self, model: ModelName) -> SlotLine:
-        return self._lines.setdefault(model, SlotLine())
+        line = self._lines.get(model)
+        if line is None:
+            line = self._lines[model] = SlotLine(self._pass_on)
+        return line
 
     async def _decide(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
         return self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
@@ -169,7 +182,7 @@ class Fleet:
     async def _on_a_card(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement:
         """The placement where no resident engine will do (not loaded, tried, paused, pinned away)."""
         needed_bytes = await self._needed_bytes(entry)
-        snapshot = Snapshot(self.pools(), self._views(self._of(entry)))
+        snapshot = Snapshot(self.pools() + self.bounds.unusable, self.bounds.views(self._of(entry)))
         return place(demand, entry, snapshot, needed_bytes=needed_bytes, tried=tried)
 
     def _resident(self, demand: Demand, entry: ModelEntry, tried: Tried) -> Placement | None:
@@ -178,22 +191,15 @@ class Fleet:
         if entry.format is not ModelFormat.SERVICE and "ready" not in [engine.state for engine in engines]:
             return None
         warm = self._warm(demand, entry, engines) if demand.affinity_key else None
-        placement = place(demand, entry, Snapshot((), self._views(engines)), warm=warm, tried=tried)
+        placement = place(demand, entry, Snapshot((), self.bounds.views(engines)), warm=warm, tried=tried)
         settled = placement.action in ("use", "queue") or entry.format is ModelFormat.SERVICE
         return placement if settled else None
-
-    def _views(self, engines: list[Engine]) -> tuple[EngineView, ...]:
-        return tuple([engine.view(self._paused(engine)) for engine in engines])
 
     def _warm(self, demand: Demand, entry: ModelEntry, engines: list[Engine]) -> EngineId | None:
         """The engine that still holds the conversation."""
         warm = self.affinity.warm(entry.name, demand.affinity_key or "")
         held = any(warm == (engine.id, engine.incarnation) for engine in engines)
         return warm[0] if warm is not None and held else None
-
-    def _paused(self, engine: Engine) -> str | None:
-        pool = self._pools.get(engine.pool)
-        return pool.paused if pool is not None else None
 
     def _of(self, entry: ModelEntry) -> list[Engine]:
         if entry.format is ModelFormat.SERVICE:
@@ -226,8 +232,15 @@ class Fleet:
         line = self._line(engine.entry.name)
         line.served(now_s - lease.taken_s)
         engine.last_used_s = now_s
-        if engine.state != "ready" or not line.hand_over(engine):
+        self._pass_on(line, engine)
+
+    def _pass_on(self, line: SlotLine, engine: Engine) -> None:
+        """A taken slot is not needed any more."""
+        if self.bounds.active:
             engine.in_flight -= 1
+            self.bounds.serve()
+        else:
+            line.next_or_free(engine)
 
     def _doubt(self, engine: Engine) -> None:
         """It failed a step: it is asked for its health before it gets another."""
@@ -255,7 +268,7 @@ class Fleet:
                 await asyncio.wait({task}, timeout=max(0.0, left_s))
         finally:
             line.for_load -= 1
-        if task is not None and _failed(task) and not self.residents.of(entry.name):
+        if task is not None and load_failed(task) and not self.residents.of(entry.name):
             task.result()  # nothing is left that could come back by itself
         if self._clock() - started_s >= self._settings.cold_wait_s:
             progress = next((engine.reason for engine in self.residents.of(entry.name)), "")
@@ -274,21 +287,8 @@ class Fleet:
 
     def _on_change(self, engine: Engine) -> None:
         """An engine came or went: waiters get its slots, or look for another."""
-        line = self._line(engine.entry.name)
-        if engine.state == "ready":
-            while engine.in_flight < engine.slots and line.hand_over(engine):
-                engine.in_flight += 1
-        elif not any(other.state == "ready" for other in self._of(engine.entry)):
-            line.look_again()
-
-
-async def _outcome(task: asyncio.Task[None] | None) -> None:
-    """Wait for a load, which goes on if the waiting is called off; raises what it raised, but not its own end."""
-    if task is not None:
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.result()
-
-
-def _failed(task: asyncio.Task[None]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is not None
+        if engine.state == "down":
+            self.bounds.parts(engine)
+        if engine.state != "ready" and not any(other.state == "ready" for other in self._of(engine.entry)):
+            self._line(engine.entry.name).look_again()
+        self.bounds.serve()

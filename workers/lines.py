@@ -1,7 +1,9 @@
 """Who waits for a model: a line for its slots, first come first served, and a count of those who wait for its load."""
 
 import asyncio
+import itertools
 from collections import deque
+from collections.abc import Callable
 
 from infra.errors import QueueFull
 from workers.live import Engine
@@ -14,15 +16,20 @@ _WEIGHT = 0.2
 
 _Slot = tuple[Engine, int]
 """A slot that was handed over, and the engine's epoch in that moment: it may be lost before its taker wakes."""
+_Waiter = asyncio.Future[_Slot | None]
+_NUMBERS = itertools.count()
+"""Who came first, of all that wait, for whatever model."""
 
 
 class SlotLine:
-    """The waiting line of one model."""
+    """The waiting line of one model. `pass_on` gets a slot that was handed over and not taken: by default it is the
+    next one's, or free."""
 
-    def __init__(self) -> None:
+    def __init__(self, pass_on: "Callable[[SlotLine, Engine], None] | None" = None) -> None:
         self.for_load = 0
-        self._waiters: deque[asyncio.Future[_Slot | None]] = deque()
+        self._waiters: deque[tuple[int, _Waiter]] = deque()
         self._mean_service_s = 1.0
+        self._pass_on = pass_on or SlotLine.next_or_free
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -38,40 +45,52 @@ class SlotLine:
                 f"model '{entry.name}' has its {entry.queue_max_waiting} waiting requests already; try again later",
                 retry_after_s=self._back_in_s(entry),
             )
-        waiter: asyncio.Future[_Slot | None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        waiter: _Waiter = asyncio.get_running_loop().create_future()
+        place = (next(_NUMBERS), waiter)
+        self._waiters.append(place)
         try:
             async with asyncio.timeout(timeout_s):
                 slot = await waiter
         except TimeoutError as error:
-            self._leave(waiter)
+            self._leave(place)
             raise QueueFull(
                 f"model '{entry.name}' had no free slot in time; try again later", retry_after_s=self._back_in_s(entry)
             ) from error
         except asyncio.CancelledError:
-            self._leave(waiter)
+            self._leave(place)
             raise
         if slot is None or slot[0].epoch != slot[1]:
             return None
         engine = slot[0]
         if engine.state != "ready":
-            engine.in_flight -= 1
+            self._pass_on(self, engine)
             return None
         return engine
+
+    def first(self) -> int | None:
+        """The number of whoever has waited longest; None if nobody waits."""
+        while self._waiters and self._waiters[0][1].done():
+            self._waiters.popleft()  # it is leaving
+        return self._waiters[0][0] if self._waiters else None
 
     def hand_over(self, engine: Engine) -> bool:
         """Give a taken slot to whoever has waited longest; False if nobody waits."""
         while self._waiters:
-            waiter = self._waiters.popleft()
+            _number, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result((engine, engine.epoch))
                 return True
         return False
 
+    def next_or_free(self, engine: Engine) -> None:
+        """A taken slot is not needed any more: it is the next one's, or free."""
+        if engine.state != "ready" or not self.hand_over(engine):
+            engine.in_flight -= 1
+
     def look_again(self) -> None:
         """Wake everybody: what they wait for is not coming."""
         while self._waiters:
-            waiter = self._waiters.popleft()
+            _number, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -79,14 +98,13 @@ class SlotLine:
         """Note how long a request took."""
         self._mean_service_s += _WEIGHT * (seconds - self._mean_service_s)
 
-    def _leave(self, waiter: asyncio.Future[_Slot | None]) -> None:
+    def _leave(self, place: tuple[int, _Waiter]) -> None:
         """A waiter that is gone keeps no place, nor a slot that was handed to it in the same moment."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
+        waiter = place[1]
+        if place in self._waiters:
+            self._waiters.remove(place)
         elif not waiter.cancelled() and (slot := waiter.result()) is not None and slot[0].epoch == slot[1]:
-            engine = slot[0]
-            if engine.state != "ready" or not self.hand_over(engine):
-                engine.in_flight -= 1
+            self._pass_on(self, slot[0])
 
     def _back_in_s(self, entry: ModelEntry) -> float:
         return min(_MOST_S, max(1.0, self._mean_service_s * (1 + len(self._waiters)) / entry.max_instances))

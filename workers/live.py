@@ -38,8 +38,8 @@ class Engine:
         """The model's name in the catalogue."""
         return self.entry.name
 
-    def view(self, paused: str | None = None) -> EngineView:
-        """What the router may see; `paused` is its pool's."""
+    def view(self, paused: str | None = None, full: str | None = None) -> EngineView:
+        """What the router may see; `paused` and `full` are its pool's."""
         return EngineView(
             self.id,
             self.entry.name,
@@ -51,6 +51,7 @@ class Engine:
             self.incarnation,
             self.reason,
             paused,
+            full,
         )
 
 

@@ -96,3 +96,16 @@ def _why(state: ChildState | None) -> str:
     if state is None:
         return "its process is gone"
     return load_failure(state.log_tail, state.reason or "it said nothing")
+
+
+async def load_outcome(task: asyncio.Task[None] | None) -> None:
+    """Wait for a load, which goes on if the waiting is called off; raises what it raised, but not its own end."""
+    if task is not None:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
+
+
+def load_failed(task: asyncio.Task[None]) -> bool:
+    """Whether a load has ended with an error."""
+    return task.done() and not task.cancelled() and task.exception() is not None

@@ -53,8 +53,8 @@ class Residents:
         """Take over the engines that the supervisor kept running while there was no front."""
         self._children.subscribe(self._on_child)
         for state in self._children.states().values():
-            if state.note is None or state.status == "stopped":
-                continue
+            if state.note is None or state.status == "stopped" or "/" not in state.name:
+                continue  # none of ours: an engine is called POOL/MODEL
             try:
                 launch = EngineLaunch.model_validate(state.note)
                 pool = self._pools[launch.pool]

@@ -62,10 +62,10 @@ def _engine_reason(view: EngineView, pin: PoolId | None, tried: frozenset[tuple[
 def _choose_resident(usable: list[EngineView], warm: EngineId | None, passed: list[PassedOver]) -> Placement:
     if len(usable) == 1:
         only = usable[0]
-        if only.in_flight < only.slots:
+        if only.in_flight < only.slots and only.full is None:
             return Placement("use", only.pool, only.engine, "resident", tuple(passed))
-        return Placement("queue", only.pool, only.engine, f"all {only.slots} slots are taken", tuple(passed))
-    free = [view for view in usable if view.in_flight < view.slots]
+        return Placement("queue", only.pool, only.engine, _taken(only), tuple(passed))
+    free = [view for view in usable if view.in_flight < view.slots and view.full is None]
     chosen = next((view for view in free if view.engine == warm), None)
     if chosen is not None:
         why = "its cache holds this conversation"
@@ -74,7 +74,7 @@ def _choose_resident(usable: list[EngineView], warm: EngineId | None, passed: li
         why = "resident and least busy"
     else:
         chosen = min(usable, key=_load_order)
-        why = f"all {chosen.slots} slots are taken"
+        why = _taken(chosen)
     for view in usable:
         if view is not chosen:
             passed.append(PassedOver(view.engine, _busier(view, chosen)))
@@ -85,9 +85,14 @@ def _load_order(view: EngineView) -> tuple[float, bool, str]:
     return view.in_flight / view.slots, not view.local, view.engine
 
 
+def _taken(view: EngineView) -> str:
+    """Why it takes nothing more at this moment."""
+    return view.full or f"all {view.slots} slots are taken"
+
+
 def _busier(view: EngineView, chosen: EngineView) -> str:
-    if view.in_flight >= view.slots:
-        return f"all {view.slots} slots are taken"
+    if view.in_flight >= view.slots or view.full is not None:
+        return _taken(view)
     if view.in_flight / view.slots > chosen.in_flight / chosen.slots:
         return f"busier ({view.in_flight} of {view.slots} slots, the chosen one {chosen.in_flight} of {chosen.slots})"
     if chosen.local and not view.local:

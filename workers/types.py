@@ -111,6 +111,8 @@ class EngineView(NamedTuple):
     """Why it is down or quarantined, or how far a load is."""
     paused: str | None = None
     """Why its pool takes no new work, else None."""
+    full: str | None = None
+    """Why its pool takes no more than it has at this moment (an operator's limit), else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""The shapes that the front and its engine processes share."""
+"""The shapes that the front shares with its engine processes and with the worker process of the job lane."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from infra.types import EngineId, Frozen, PoolId
-from workers.types import ModelEntry
+from infra.types import EngineId, Frozen, Json, KeyName, ModelName, PoolId, RunId
+from workers.types import Demand, ModelEntry, Placement
 
 
 class EngineLaunch(Frozen):
@@ -30,3 +30,55 @@ class EngineLaunch(Frozen):
 
 LLAMA_TOKEN_VARIABLE = "LLAMA_API_KEY"
 """Environment variable with the key that an engine process demands; llama-server's own name for it."""
+
+
+class LeaseAsk(Frozen):
+    """A job's step asks the front for a slot: the first message on `/internal/leases`, which holds the lease open.
+
+    `tried` are engine incarnations that have failed the step already.
+    """
+
+    run: RunId
+    step: str
+    flow: str
+    key: KeyName
+    model: ModelName
+    demand: Demand
+    tried: tuple[tuple[EngineId, int], ...] = ()
+
+
+class LeaseGiven(Frozen):
+    """The slot: all that a task needs of its engine. `headers` carry the engine's own key."""
+
+    kind: Literal["given"] = "given"
+    engine: EngineId
+    entry: ModelEntry
+    pool: PoolId
+    local: bool
+    slots: int
+    base_url: str
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    incarnation: int
+    props: dict[str, Json] = Field(default_factory=dict)
+    placement: Placement
+    waited_s: float
+
+
+class LeaseRefused(Frozen):
+    """No slot: the front's error. `error` is the name of its class."""
+
+    kind: Literal["refused"] = "refused"
+    error: str
+    message: str
+    param: str | None = None
+    code: str | None = None
+    retry_after_s: float | None = None
+
+
+class LeaseOver(Frozen):
+    """The job's last message: how the step went. A connection that ends without it is a step that was cancelled."""
+
+    failed: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0

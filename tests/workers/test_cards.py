@@ -73,6 +73,18 @@ async def test_a_lost_card_pauses_alone(caplog: pytest.LogCaptureFixture) -> Non
     assert said == ["pool cuda-1: the driver has lost it", "pool cuda-1: takes work again"]
 
 
+async def test_heat_leaves_the_operator_s_pause_alone_and_tells_who_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async with watched(limit_c=90) as bench:
+        told: list[str | None] = []
+        bench.pool.changed = lambda: told.append(bench.pool.paused)
+        bench.pool.hold("operator", "paused by hand")
+        assert await bench.see(CardReading(GIB, 91)) == "paused by hand; 91 °C, limit 90 °C"
+        assert await bench.see(CardReading(GIB, 92)) == "paused by hand; 92 °C, limit 90 °C"
+        assert await bench.see(COOL) == "paused by hand"
+        assert told == ["paused by hand; 91 °C, limit 90 °C", "paused by hand"]
+    assert [record.getMessage() for record in caplog.records] == [f"pool cuda-1: {words}" for words in told]
+
+
 async def test_the_reading_is_what_free_memory_is_reckoned_from() -> None:
     async with watched() as bench:
         await bench.see(CardReading(3 * GIB, None))

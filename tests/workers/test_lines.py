@@ -200,3 +200,36 @@ async def test_when_to_come_back_follows_how_long_requests_take(
     with pytest.raises(QueueFull) as caught:
         await line.wait(make_entry(max_instances=slots, queue_max_waiting=0), 30)
     assert caught.value.retry_after_s == pytest.approx(retry_after_s)
+
+
+async def test_the_longest_wait_is_known_over_all_lines_and_who_leaves_does_not_count() -> None:
+    line, other = SlotLine(), SlotLine()
+    assert line.first() is None
+    (first,) = await joined(line, 1)
+    await joined(other, 1)
+    (last,) = await joined(line, 1)
+    numbers = line.first(), other.first()
+    assert numbers[0] is not None
+    assert numbers[1] == numbers[0] + 1
+    first.cancel()
+    assert line.first() == numbers[0] + 2
+    last.cancel()
+    assert line.first() is None
+    other.look_again()
+    await asyncio.gather(first, last, return_exceptions=True)
+    assert len(line) == 0
+
+
+@pytest.mark.parametrize("leaves", ["cancelled", "engine gone"])
+async def test_a_slot_that_is_not_taken_is_passed_on_as_it_was_asked(leaves: str) -> None:
+    passed: list[tuple[SlotLine, Engine]] = []
+    line = SlotLine(lambda of, slot: passed.append((of, slot)))
+    (only,) = await joined(line, 1)
+    given = engine()
+    assert line.hand_over(given)
+    if leaves == "cancelled":
+        only.cancel()
+    else:
+        given.state = "loading"
+    await asyncio.gather(only, return_exceptions=True)
+    assert passed == [(line, given)]

@@ -8,6 +8,7 @@ import pytest
 
 from infra.errors import LoadFailed, NoRoom
 from infra.settings import LlamaSettings
+from infra.supervisor.types import ChildSpec
 from infra.types import EngineId
 from tests.fakes import GIB, FakeChildren, make_entry, make_pool
 from workers.loading import Loader
@@ -195,3 +196,16 @@ async def test_a_broken_load_leaves_nothing(bench: Bench) -> None:
     with pytest.raises(LoadFailed):
         await residents.load(M, pool.id, GIB)
     assert (pool.reserved, pool.loading, residents.engines, children.states()) == ({}, set(), {}, {})
+
+
+async def test_a_restarted_front_leaves_children_alone_that_are_no_engines(bench: Bench) -> None:
+    await bench.children.start(ChildSpec(name="prefect", argv=("x",), note={"spec": "1"}))
+    await bench.children.start(
+        ChildSpec(name="cpu/old", argv=("x",), secret_env={"LLAMA_API_KEY": "k"}, note={"none": "of ours"})
+    )
+    bench.residents.adopt()
+    async with asyncio.timeout(5):
+        while "cpu/old" in bench.children.states():
+            await asyncio.sleep(0.005)
+    assert bench.children.stopped == ["cpu/old"]
+    assert list(bench.children.states()) == ["prefect"]

@@ -92,6 +92,18 @@ def test_all_full_means_queue_at_the_least_loaded() -> None:
     assert placement.reason == "all 4 slots are taken"
 
 
+def test_a_pool_at_its_limit_is_waited_for_only_if_no_other_has_room() -> None:
+    full = make_engine("a", in_flight=1, full="pool a does 1 at once and no more")
+    placement = decide((full,))
+    assert (placement.action, placement.engine, placement.reason) == ("queue", "a/m", full.full)
+    placement = decide((full, make_engine("b", in_flight=3)))
+    assert (placement.action, placement.engine) == ("use", "b/m")
+    assert reasons(placement)["a/m"] == full.full
+    placement = decide((full, make_engine("b", in_flight=4)))
+    assert (placement.action, placement.engine, placement.reason) == ("queue", "a/m", full.full)
+    assert reasons(placement)["b/m"] == "all 4 slots are taken"
+
+
 def test_a_loading_engine_is_waited_for_when_none_is_ready() -> None:
     loading = make_engine("a", state="loading", reason="loading for 3 s")
     placement = decide((loading,))

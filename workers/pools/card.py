@@ -1,6 +1,8 @@
 """A local card as a work pool: what it has, what is reserved on it, and how a model is launched there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from infra.hardware.cards import Card, CardReading
 from infra.settings import LlamaSettings
@@ -18,9 +20,24 @@ class CardPool:
     reserve_bytes: int
     unusable: str | None = None
     paused: str | None = None
+    """Why it takes no new work; set by `hold`."""
+    changed: Callable[[], None] = lambda: None
+    """To be called after `hold`: who waits for the card may have to look elsewhere, or get in."""
     reading: CardReading | None = None
     reserved: dict[EngineId, int] = field(default_factory=dict)
     loading: set[EngineId] = field(default_factory=set)
+    _holds: dict[str, str] = field(default_factory=dict, init=False)
+
+    def hold(self, by: Literal["card", "operator"], reason: str | None) -> bool:
+        """Say why it takes no new work, or by None that for this one's part it may. Each has a say of his own.
+
+        Returns whether he had held it before and does not now, or the other way round.
+        """
+        held = self._holds.pop(by, None) is not None
+        if reason is not None:
+            self._holds[by] = reason
+        self.paused = "; ".join(self._holds.values()) or None
+        return held == (reason is None)
 
     @property
     def id(self) -> PoolId:

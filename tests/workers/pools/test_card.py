@@ -52,10 +52,25 @@ def test_a_card_that_does_not_tell_its_memory_is_reckoned_by_the_ledger() -> Non
 
 def test_the_view_has_what_the_router_asks() -> None:
     pool = make_pool("cuda-1", 2, "cuda")
-    pool.unusable, pool.paused = "no build", "hot"
+    pool.unusable = "no build"
+    pool.hold("card", "hot")
     view = pool.view(7)
     assert (view.pool, view.backend, view.total_bytes, view.reclaimable_bytes) == ("cuda-1", "cuda", 2 * GIB, 7)
     assert (view.unusable, view.paused) == ("no build", "hot")
+
+
+def test_who_holds_a_card_has_a_say_of_his_own() -> None:
+    pool = make_pool()
+    assert not pool.hold("operator", None)
+    assert pool.hold("card", "90 °C")
+    assert not pool.hold("card", "91 °C")
+    assert pool.paused == "91 °C"
+    assert pool.hold("operator", "paused")
+    assert pool.paused == "91 °C; paused"
+    assert pool.hold("card", None)
+    assert pool.paused == "paused"
+    assert pool.hold("operator", None)
+    assert pool.paused is None
 
 
 def test_a_launch_is_pinned_to_its_card_and_takes_the_entry_s_numbers() -> None:
