@@ -62,7 +62,7 @@ class Executor:
                 every place where the step was tried.
         """
         if len(plan.steps) == 1:
-            return self._step(plan.steps[0], {}, placer, observer, channel)
+            return self.step(plan.steps[0], {}, placer, observer, channel)
         return self._graph(plan, placer, observer, channel)
 
     async def _graph(self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None) -> TaskResult:
@@ -73,7 +73,7 @@ class Executor:
             for parent in step.refs.values():
                 await done[parent].wait()
             last = step is plan.steps[-1]
-            results[step.id] = await self._step(step, results, placer, observer, channel if last else None)
+            results[step.id] = await self.step(step, results, placer, observer, channel if last else None)
             done[step.id].set()
 
         try:
@@ -84,7 +84,7 @@ class Executor:
             raise _first(group_error) from group_error
         return results[plan.steps[-1].id]
 
-    async def _step(
+    async def step(
         self,
         step: Step,
         results: Mapping[StepId, TaskResult],
@@ -92,6 +92,7 @@ class Executor:
         observer: Observer,
         channel: Channel | None,
     ) -> TaskResult:
+        """One step, whose parents have their `results`; for those who do more around it to override."""
         inputs = _inputs(step, results)
         tried: dict[tuple[EngineId, int], str] = {}
         while True:

@@ -5,23 +5,25 @@ from collections.abc import Callable
 
 from flows.plan import Plan, Step
 from infra.clock import wall
-from infra.errors import CoderAIError
-from infra.records import Attempt, RunRecord, StepRecord
+from infra.errors import CoderAIError, RunCancelled
+from infra.records import Attempt, Payload, RunRecord, StepRecord
 from infra.types import KeyName, RunId
 from tasks.types import TaskResult
 from workers.live import Lease
 
 
 class RunRecorder:
-    """Keeps the record of one run while it happens."""
+    """Keeps the record of one run while it happens; with a payload also the results that another try would need."""
 
     __slots__ = ("_now", "_steps", "engine", "record")
 
-    def __init__(self, run: RunId, plan: Plan, key: KeyName, now: Callable[[], float] = wall) -> None:
+    def __init__(
+        self, run: RunId, plan: Plan, key: KeyName, payload: Payload | None = None, now: Callable[[], float] = wall
+    ) -> None:
         self._now = now
         steps = [StepRecord(step.id, step.task, tuple(step.refs.values())) for step in plan.steps]
         self._steps = {step.id: step for step in steps}
-        self.record = RunRecord(run, plan.flow, plan.model, key, now(), steps)
+        self.record = RunRecord(run, plan.flow, plan.model, key, now(), steps, status="running", payload=payload)
         self.engine = ""
         """The engine of the last placement."""
 
@@ -45,7 +47,9 @@ class RunRecorder:
         kept = self._steps[step.id]
         kept.status = "completed"
         kept.attempts[-1].ended_at = self._now()
-        usage = result.usage
+        payload, usage = self.record.payload, result.usage
+        if payload is not None and not isinstance(result.value, bytes):
+            payload.steps[step.id] = result.value
         if usage is not None:
             record = self.record
             record.prompt_tokens = (record.prompt_tokens or 0) + usage.prompt_tokens
@@ -66,17 +70,20 @@ class RunRecorder:
         record = self.record
         record.ended_at = self._now()
         record.first_token_s = first_token_s
-        if error is not None:
-            record.status = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
-            record.error = describe(error)
-            for step in record.steps:
-                if step.status == "pending":
-                    step.status = "cancelled"
+        if error is None:
+            record.status = "completed"
+            return record
+        gone = isinstance(error, asyncio.CancelledError)
+        record.status = "cancelled" if gone or isinstance(error, RunCancelled) else "failed"
+        record.error = "cancelled: the client left" if gone else describe(error)
+        for step in record.steps:
+            if step.status == "pending":
+                step.status = "cancelled"
         return record
 
 
 def describe(error: BaseException) -> str:
     """An error in a record: our own sentence, or the kind of a foreign one (its text may hold a prompt)."""
     if isinstance(error, asyncio.CancelledError):
-        return "cancelled: the client left"
+        return "cancelled"
     return error.message if isinstance(error, CoderAIError) else type(error).__name__

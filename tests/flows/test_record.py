@@ -7,7 +7,8 @@ import pytest
 
 from flows.plan import Plan, Step, StepId, TaskName
 from flows.record import RunRecorder, describe
-from infra.errors import EngineFailed
+from infra.errors import EngineFailed, RunCancelled
+from infra.records import Payload
 from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
 from tasks.types import TaskResult, Usage
 from tests.fakes import make_entry
@@ -31,7 +32,7 @@ class Time:
 
 
 def recorder() -> RunRecorder:
-    return RunRecorder(RunId("r"), PLAN, KeyName("ann"), Time())
+    return RunRecorder(RunId("r"), PLAN, KeyName("ann"), None, Time())
 
 
 def lease(pool: str = "cpu", waited_s: float = 0.0) -> Lease:
@@ -110,8 +111,28 @@ def test_a_client_that_left_is_no_failure() -> None:
     [
         (EngineFailed("it died"), "it died"),
         (KeyError("a prompt of somebody"), "KeyError"),
-        (asyncio.CancelledError("x"), "cancelled: the client left"),
+        (asyncio.CancelledError("x"), "cancelled"),
     ],
 )
 def test_a_foreign_error_s_text_is_kept_nowhere(error: BaseException, words: str) -> None:
     assert describe(error) == words
+
+
+def test_results_that_another_try_would_need_are_kept_with_the_payload() -> None:
+    kept = RunRecorder(RunId("r"), PLAN, KeyName("ann"), Payload({"query": "q"}), Time())
+    assert kept.record.status == "running"
+    kept.placed(SCORE, lease())
+    kept.finished(SCORE, TaskResult({"scores": [1]}))
+    kept.placed(RANK, None)
+    kept.finished(RANK, TaskResult(b"{}"))
+    payload = kept.close(None, None).payload
+    assert payload == Payload({"query": "q"}, None, {"score": {"scores": [1]}})
+
+
+def test_a_cancellation_says_who_asked_for_it() -> None:
+    kept = recorder()
+    kept.placed(SCORE, lease())
+    kept.failed(SCORE, asyncio.CancelledError(), final=True)
+    record = kept.close(RunCancelled("cancelled by an operator"), None)
+    assert (record.status, record.error) == ("cancelled", "cancelled by an operator")
+    assert [step.status for step in record.steps] == ["cancelled", "cancelled"]

@@ -1,0 +1,197 @@
+"""The composition root of the worker process: every part made once, and the order of its life.
+
+Imports Prefect, and with it two seconds of CPU: `api/worker.py` does that once its priority is low.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.objects import StateType
+from prefect.context import AsyncClientContext
+from prefect.exceptions import PrefectException
+
+from flows.jobs import FLOWS, OFFICE, Office
+from infra.blobs import Blobs
+from infra.errors import CoderAIError
+from infra.run_files import RunFiles
+from infra.settings import Settings
+from infra.types import PoolId, RunId
+from tasks.registry import TASKS
+from workers.jobs.crew import Crew, either
+from workers.jobs.deployments import Deployments, prefect_yaml
+from workers.jobs.events import Subscription
+from workers.jobs.front import Front
+from workers.jobs.leases import Leases
+from workers.jobs.leftovers import FRONT_PID, nobodys, sweep, unfinished
+from workers.jobs.pools import keep_in_step
+from workers.jobs.worker import Desk
+from workers.transport import Transport
+
+log = logging.getLogger("api.office")
+
+STOP_S: Final = 4.0
+"""Seconds that jobs have for their last words when the process is asked to end."""
+LOOK_S: Final = 60.0
+"""Seconds between looks at cards and work pools of which no event has told."""
+_PAUSE_S: Final = 1.0
+_RECORDED_S: Final = 5.0
+"""Seconds in which the record of a front's run may still come, with the end that it really had."""
+_HANDED_OUT_S: Final = 0.5
+"""Seconds in which a worker may be taking the run."""
+
+
+@dataclass(slots=True)
+class House:
+    """The parts that act on Prefect's events and keep its pools, deployments and runs in step with this install."""
+
+    client: PrefectClient
+    front: Front
+    deployments: Deployments
+    desk: Desk
+    crew: Crew
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    cards: tuple[PoolId, ...] = ()
+    swept: bool = False
+
+    async def settle(self) -> None:
+        """Make everything be as it has to: after each connection, since the Prefect behind it may be another.
+
+        Raises:
+            httpx.HTTPError: Prefect does not answer.
+        """
+        await self.look_at_pools()
+        written = await self.deployments.apply(self.client)
+        self.crew.nudge()
+        await sweep(self.client, self.crew.pools, self.desk.live, first=False)
+        for run in await unfinished(self.client, self.crew.pools, (StateType.CANCELLING,)):
+            self.cancelling(run.id, float("inf"))
+        log.info("jobs run on the pools %s; %d deployments written", ", ".join(self.crew.pools), written)
+
+    async def look_at_pools(self) -> None:
+        """Have a worker for each pool that wants one; the first time, give earlier workers' runs their end before.
+
+        Raises:
+            httpx.HTTPError: Prefect does not answer.
+            CoderAIError: there is no front to name the cards, and never was.
+        """
+        async with self.looking:
+            try:
+                self.cards = await self.front.cards()
+            except CoderAIError as error:
+                if not self.cards:
+                    raise
+                log.info("the cards are taken to be those of before: %s", error.message)
+            served = await keep_in_step(self.client, self.cards)
+            if not self.swept:
+                await sweep(self.client, [each.pool for each in served], self.desk.live, first=True)
+                self.swept = True
+            await self.crew.serve(served)
+
+    async def keep_looking(self) -> None:
+        """Look at the pools, for ever."""
+        while True:
+            await either(self.changed, LOOK_S)
+            self.changed.clear()
+            try:
+                await self.look_at_pools()
+                self.crew.nudge()
+            except (httpx.HTTPError, PrefectException, CoderAIError) as error:
+                log.info("the work pools could not be looked at: %s", error or type(error).__name__)
+
+    def waiting(self, pool: UUID) -> None:
+        """See `Listener.waiting`."""
+        self.crew.nudge(pool)
+
+    def pools_changed(self) -> None:
+        """See `Listener.pools_changed`."""
+        self.changed.set()
+
+    def cancelling(self, run: UUID, occurred_at: float) -> None:
+        """See `Listener.cancelling`."""
+        if not self.crew.cancel(run, occurred_at):
+            task = asyncio.create_task(self._cancel_elsewhere(run), name=f"cancel {run}")
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _cancel_elsewhere(self, run: UUID) -> None:
+        """The front executes it, or nobody does."""
+        try:
+            if await self.front.cancel(RunId(str(run))):
+                return
+        except CoderAIError as error:
+            log.warning("run %s could not be cancelled in the front: %s", run, error.message)
+            return
+        try:
+            await self._cancel_later(run)
+        except (httpx.HTTPError, PrefectException) as error:
+            log.warning("run %s could not be given its end: %s", run, error or type(error).__name__)
+
+    async def _cancel_later(self, run: UUID) -> None:
+        """End what was handed out in that moment; what nobody executes is over."""
+        found = await self.client.read_flow_run(run)
+        recorded = (found.infrastructure_pid or "").startswith(FRONT_PID)
+        await asyncio.sleep(_RECORDED_S if recorded else _HANDED_OUT_S)
+        found = await self.client.read_flow_run(run)
+        if found.state is None or not found.state.is_cancelling() or self.crew.cancel(run, float("inf")):
+            return
+        await self.client.set_flow_run_state(run, nobodys(), force=True)
+
+
+async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
+    """Execute jobs until `stopped`; those under way then say that they were stopped."""
+    _hush()
+    async with _house(settings, token) as house:
+        keeping = [
+            asyncio.create_task(Subscription(house, house.settle).keep(), name="Prefect's events"),
+            asyncio.create_task(house.keep_looking(), name="the look at the work pools"),
+        ]
+        stopping = asyncio.create_task(_until(stopped))
+        done, _ = await asyncio.wait({stopping, *keeping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in keeping:
+            task.cancel()
+        mute = await house.crew.stop("stopped", STOP_S)
+        if mute:
+            log.warning("%d jobs could not say that they were stopped; the next start does it", mute)
+        for task in done - {stopping}:
+            task.result()  # it never returns: this raises what ended it
+
+
+def _hush() -> None:
+    """Prefect's own talk: a run's is for its page, its client's for nobody."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).propagate = False
+
+
+async def _until(stopped: asyncio.Event) -> None:
+    await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
+    """The parts, made; at the end all of them closed."""
+    async with contextlib.AsyncExitStack() as stack:
+        # One client for every flow run: making one costs more than a job's states do.
+        await stack.enter_async_context(AsyncClientContext.get_or_create())
+        client = await stack.enter_async_context(get_client())
+        front = await stack.enter_async_context(Front(settings.home, token))
+        transport = Transport()
+        stack.push_async_callback(transport.close)
+        leases = Leases(front)
+        stack.push_async_callback(leases.close)
+        stores = (Blobs(settings.at("jobs")), Blobs(settings.at("payloads")))
+        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores))
+        deployments = Deployments(prefect_yaml())
+        desk = Desk(FLOWS, deployments)
+        crew = Crew(desk)
+        stack.push_async_callback(crew.close)
+        yield House(client, front, deployments, desk, crew)

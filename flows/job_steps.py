@@ -1,0 +1,105 @@
+"""What stands around a step of a job: the slot that it asks the front for, and who hears how it went."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from flows.plan import Plan, Step, StepId
+from flows.record import RunRecorder, describe
+from infra.clock import wall
+from infra.errors import EngineFailed
+from infra.records import Attempt
+from infra.types import EngineId, KeyName, PoolId, RunId
+from tasks.types import TaskResult
+from workers.jobs.leases import JobLease
+from workers.live import Lease
+from workers.types import Demand
+from workers.wire import LeaseAsk, LeaseOver
+
+Say = Callable[[str], None]
+"""Writes one line into the run's log."""
+
+
+_NO_STEP = StepId("")
+
+
+class SlotGiver(Protocol):
+    """Who gives slots: the front."""
+
+    async def acquire(self, ask: LeaseAsk) -> JobLease:
+        """A slot; waits for one; raises the front's refusal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlacer:
+    """Leases for one run; `of` gives the placer of a step. `device` is the card that the run must stay on, if any."""
+
+    slots: SlotGiver
+    run: RunId
+    plan: Plan
+    key: KeyName
+    device: PoolId | None = None
+    step: StepId = _NO_STEP
+
+    def of(self, step: StepId) -> "JobPlacer":
+        """The placer of a step."""
+        return replace(self, step=step)
+
+    async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
+        """See `Placer.acquire`."""
+        ask = LeaseAsk(
+            run=self.run,
+            step=self.step,
+            flow=self.plan.flow,
+            key=self.key,
+            model=self.plan.model,
+            demand=replace(demand, pin=demand.pin or self.device),
+            tried=tuple(sorted(tried)),
+        )
+        return await self.slots.acquire(ask)
+
+
+@dataclass(frozen=True, slots=True)
+class JobNotes:
+    """Hears what happens to a run: tells its log, its record, and each lease how its step went."""
+
+    recorder: RunRecorder
+    say: Say
+    _leases: dict[StepId, JobLease] = field(default_factory=dict)
+
+    def kept(self, step: Step) -> None:
+        """The step is not run: its result is there."""
+        self.say(f"step {step.id}: its result is kept from an earlier try; it is not run again")
+        now = wall()
+        record = next(each for each in self.recorder.record.steps if each.id == step.id)
+        record.attempts.append(Attempt(None, None, 0, "kept from an earlier try", [], now, now))
+        record.status = "completed"
+
+    def placed(self, step: Step, lease: Lease | None) -> None:
+        """A try begins."""
+        self.recorder.placed(step, lease)
+        if lease is None:
+            self.say(f"step {step.id}: done by the worker process itself")
+            return
+        assert isinstance(lease, JobLease)
+        self._leases[step.id] = lease
+        placement = lease.placement
+        passed = "".join(f"; passed over {over.candidate}: {over.reason}" for over in placement.passed_over)
+        waited = f" after {lease.waited_s:.1f} s" if lease.waited_s >= 1 else ""
+        self.say(f"step {step.id}: on {lease.engine.id}{waited}: {placement.reason}{passed}")
+
+    def finished(self, step: Step, result: TaskResult) -> None:
+        """The step has its result."""
+        self.recorder.finished(step, result)
+        usage = result.usage
+        if step.id in self._leases:
+            self._leases[step.id].over = LeaseOver(**usage._asdict()) if usage is not None else LeaseOver()
+
+    def failed(self, step: Step, error: BaseException, *, final: bool) -> None:
+        """A try failed, or was cancelled: then its lease ends without a word."""
+        self.recorder.failed(step, error, final=final)
+        if step.id in self._leases and not isinstance(error, asyncio.CancelledError):
+            self._leases[step.id].over = LeaseOver(failed=isinstance(error, EngineFailed))
+        self.say(f"step {step.id}: {'failed' if final else 'failed, is tried elsewhere'}: {describe(error)}")

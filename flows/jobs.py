@@ -1,0 +1,260 @@
+"""The job lane's flows: each carries out the plan of one request, a task run a step, with leases from the front.
+
+The only module with Prefect's `@flow` and `@task`; only the worker process imports it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from uuid import UUID, uuid4
+
+from prefect import Flow, flow, task
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, RunInput, State, TaskRunResult
+from prefect.context import FlowRunContext
+from prefect.logging import get_run_logger
+from prefect.states import Cancelled, Completed, Crashed, Failed
+from prefect.task_engine import run_task_async
+
+from flows.execute import Executor, Observer, Placer
+from flows.job_steps import JobNotes, JobPlacer, SlotGiver
+from flows.plan import Plan, Step, StepId
+from flows.record import RunRecorder, describe
+from infra.blobs import Blobs
+from infra.errors import CoderAIError, RunCancelled
+from infra.prefect_child.markdown import describe_run
+from infra.records import RunRecord
+from infra.requests import resolve
+from infra.run_files import RunFiles
+from infra.types import Json, KeyName, RunId
+from tasks.channel import Channel
+from tasks.types import Task as StepTask
+from tasks.types import TaskResult
+from workers.jobs.live import CURRENT
+from workers.transport import Transport
+
+log = logging.getLogger(__name__)
+
+OPERATOR: Final = KeyName("operator")
+"""Whose a run is that was made in Prefect's own pages, so that no key is known."""
+_STREAMING: Final = frozenset({"stream", "stream_options"})
+"""Of a request: nobody is there to read a stream."""
+
+
+class Planner(Protocol):
+    """Who makes the plan of a request: the front."""
+
+    async def plan(self, flow: str, request: dict[str, Json], key: KeyName) -> bytes:
+        """The plan as JSON text; raises what makes it impossible."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What every job works with. `stores` hold requests that are too large for a parameter."""
+
+    planner: Planner
+    slots: SlotGiver
+    transport: Transport
+    tasks: Mapping[str, StepTask]
+    files: RunFiles
+    stores: tuple[Blobs, ...]
+
+
+OFFICE: ContextVar[Office] = ContextVar("office")
+"""Set once, by the worker process, before its workers begin."""
+
+
+@flow(name="chat", persist_result=False, result_serializer="json")
+async def chat(request: dict[str, Any]) -> State[None]:
+    """A chat completion: `request` is OpenAI's body."""
+    return await _job("chat", request)
+
+
+@flow(name="completions", persist_result=False, result_serializer="json")
+async def completions(request: dict[str, Any]) -> State[None]:
+    """A text completion: `request` is OpenAI's body."""
+    return await _job("completions", request)
+
+
+@flow(name="embeddings", persist_result=False, result_serializer="json")
+async def embeddings(request: dict[str, Any]) -> State[None]:
+    """Embeddings: `request` is OpenAI's body."""
+    return await _job("embeddings", request)
+
+
+@flow(name="rerank", persist_result=False, result_serializer="json")
+async def rerank(request: dict[str, Any]) -> State[None]:
+    """Documents by their relevance: `request` is the body of `/v1/rerank`."""
+    return await _job("rerank", request)
+
+
+FLOWS: Final[dict[str, Flow[..., Any]]] = {each.name: each for each in (chat, completions, embeddings, rerank)}
+"""Every flow by its name: what a worker may run, and nothing else."""
+
+
+async def _job(name: str, parameter: dict[str, Any]) -> State[None]:
+    """The run's end as a state with a sentence of ours: what a flow raises, Prefect would put in words of its own, and
+    write to disk."""
+    state: State[None]
+    try:
+        await _carry_out(name, parameter)
+        state = Completed(message="its answer is kept; the run's artifact links to it")
+    except asyncio.CancelledError:
+        state = _ended()
+    except CoderAIError as error:
+        state = Failed(message=error.message)
+    except Exception as error:
+        log.exception("a job of the flow %s met a mistake of ours", name)
+        state = Failed(message=f"the worker made a mistake ({type(error).__name__}); the install's log has the details")
+    CURRENT.get().said = state
+    return state
+
+
+def _ended() -> State[None]:
+    """The state of a run that was ended from outside.
+
+    Raises:
+        CancelledError: not by this process.
+    """
+    current, end = asyncio.current_task(), CURRENT.get().end
+    if end is None or current is None:
+        raise asyncio.CancelledError
+    current.uncancel()
+    if end == "cancelled":
+        return Cancelled(message="it was cancelled; its engine's slot is free")
+    return Crashed(message=STOPPED)
+
+
+STOPPED: Final = "the worker process was stopped before the run had ended; retry it, and it goes on where it was"
+
+
+async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
+    """Plan, do what is not done yet, keep the answer.
+
+    Raises:
+        CoderAIError: what the run's state will say.
+    """
+    office, flow_run = OFFICE.get(), _flow_run()
+    run, key = RunId(str(flow_run.id)), _owner(flow_run.tags)
+    request = await asyncio.to_thread(resolve, parameter, office.stores)
+    request = {field: value for field, value in request.items() if field not in _STREAMING}
+    plan = Plan.from_json(await office.planner.plan(name, request, key))
+    notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info)
+    executor = JobExecutor(office, notes, await asyncio.to_thread(office.files.steps, run))
+    failure: BaseException | None = None
+    try:
+        result = await executor.run(plan, JobPlacer(office.slots, run, plan, key, CURRENT.get().device), notes)
+        assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
+        await asyncio.to_thread(_keep, office.files, run, result.value)
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        if isinstance(failure, asyncio.CancelledError):
+            failure = RunCancelled("it was ended from outside")
+        await _show(flow_run, notes.recorder.close(failure, None))
+
+
+def _keep(files: RunFiles, run: RunId, answer: bytes) -> None:
+    """Keep the answer. Another execution of a run that is complete starts from its first step."""
+    files.keep_answer(run, answer, "application/json")
+    files.forget_steps(run)
+
+
+async def _show(flow_run: FlowRun, record: RunRecord) -> None:
+    """What the run's page has: tags to find it by, where its steps went, the way to its answer."""
+    engines = {attempt.engine for step in record.steps for attempt in step.attempts if attempt.engine}
+    tags = {*flow_run.tags, f"model:{record.model}", f"key:{record.key}", "lane:job"}
+    tags |= {f"engine:{engine}" for engine in engines}
+    markdown = describe_run(record)
+    if record.status == "completed":
+        markdown += f"\n\n[The answer](/admin/runs/{record.id}/answer)"
+    try:
+        if tags != set(flow_run.tags):
+            await get_client().update_flow_run(flow_run.id, tags=sorted(tags))
+        await acreate_markdown_artifact(markdown, description="Where each step went, and why")
+    except Exception:  # the run has ended as it has, whatever its page shows
+        log.exception("the page of run %s lacks its placements", record.id)
+
+
+def _flow_run() -> FlowRun:
+    context = FlowRunContext.get()
+    assert context is not None
+    assert context.flow_run is not None
+    return context.flow_run
+
+
+def _owner(tags: Iterable[str]) -> KeyName:
+    return KeyName(next((tag.removeprefix("key:") for tag in tags if tag.startswith("key:")), OPERATOR))
+
+
+Work = Callable[[], Coroutine[Any, Any, State[None]]]
+
+
+@task(name="step", persist_result=False, cache_policy=NO_CACHE)
+async def _perform(work: Work, parents: None) -> State[None]:
+    """One step. Under the name of `parents` the edges of the run's graph are kept."""
+    return await work()
+
+
+class JobExecutor(Executor):
+    """Makes each step a task run, with its edges; a step whose result is kept is not run again."""
+
+    def __init__(self, office: Office, notes: JobNotes, kept: Mapping[str, Json]) -> None:
+        super().__init__(office.tasks, office.transport)
+        self._files = office.files
+        self._notes = notes
+        self._kept = kept
+        self._task_runs: dict[StepId, UUID] = {}
+
+    async def step(
+        self,
+        step: Step,
+        results: Mapping[StepId, TaskResult],
+        placer: Placer,
+        observer: Observer,
+        channel: Channel | None,
+    ) -> TaskResult:
+        """See `Executor.step`."""
+        assert isinstance(placer, JobPlacer)
+        ours = placer.of(step.id)
+        outcome: list[TaskResult | BaseException] = []
+
+        async def work() -> State[None]:
+            try:
+                if step.id in self._kept:
+                    self._notes.kept(step)
+                    outcome.append(TaskResult(self._kept[step.id]))
+                    return Completed(name="Kept", message="its result is kept from an earlier try")
+                result = await super(JobExecutor, self).step(step, results, ours, observer, channel)
+                if not isinstance(result.value, bytes):
+                    await asyncio.to_thread(self._files.keep_step, ours.run, step.id, result.value)
+            except BaseException as error:  # noqa: BLE001  # raised again below, where Prefect does not see it
+                outcome.append(error)
+                cancelled = isinstance(error, asyncio.CancelledError)
+                return Cancelled(message="it was cancelled") if cancelled else Failed(message=describe(error))
+            outcome.append(result)
+            return Completed()
+
+        await self._as_task_run(step, work)
+        end = outcome[0]
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    async def _as_task_run(self, step: Step, work: Work) -> None:
+        self._task_runs[step.id] = uuid4()
+        parents: set[RunInput] = {TaskRunResult(id=self._task_runs[parent]) for parent in step.refs.values()}
+        await run_task_async(
+            _perform.with_options(name=step.id, task_run_name=step.id),
+            task_run_id=self._task_runs[step.id],
+            parameters={"work": work, "parents": None},
+            dependencies={"parents": parents},
+            return_type="state",
+        )

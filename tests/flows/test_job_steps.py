@@ -1,0 +1,135 @@
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from flows.job_steps import JobNotes, JobPlacer
+from flows.plan import Plan, Step, StepId
+from flows.record import RunRecorder
+from flows.rerank import plan_rerank
+from infra.errors import EngineFailed, InvalidRequest
+from infra.types import EngineId, KeyName, PoolId, RunId
+from tasks.types import TaskResult, Usage
+from tests.fakes import make_entry
+from workers.jobs.leases import JobLease
+from workers.live import Engine, Lease
+from workers.types import Capability, PassedOver, Placement
+from workers.wire import LeaseAsk, LeaseOver
+
+RUN, ANN = RunId("5d2c0f6e-0000-4000-8000-000000000000"), KeyName("ann")
+ENGINE = EngineId("cpu/m")
+
+
+def plan() -> Plan:
+    return plan_rerank(
+        {"query": "q", "documents": ["a"]}, make_entry(capabilities=(Capability.RERANK,), rerank_method="cosine")
+    )
+
+
+def lease() -> JobLease:
+    entry = make_entry()
+    placement = Placement("use", PoolId("cpu"), ENGINE, "it is free", (PassedOver("cuda-1", "too hot"),))
+    return JobLease(Engine(ENGINE, entry, PoolId("cpu"), True, 1), 1, 0, placement, 2.0, 0.0, lambda _lease: None)
+
+
+@dataclass
+class Slots:
+    """Gives leases and notes who asked."""
+
+    asked: list[LeaseAsk] = field(default_factory=list)
+
+    async def acquire(self, ask: LeaseAsk) -> JobLease:
+        self.asked.append(ask)
+        return lease()
+
+
+@dataclass
+class Notes:
+    """Notes of a run of two steps, and what they wrote into its log."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = plan()
+        self.recorder = RunRecorder(RUN, self.plan, ANN)
+        self.notes = JobNotes(self.recorder, self.lines.append)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.plan.steps
+
+
+async def test_the_front_is_asked_for_the_step_of_the_run() -> None:
+    slots, made = Slots(), plan()
+    step = made.steps[0]
+    assert step.demand is not None
+    await JobPlacer(slots, RUN, made, ANN).of(step.id).acquire(step.demand, frozenset({(ENGINE, 2)}))
+    ask = slots.asked[0]
+    assert (ask.run, ask.step, ask.flow, ask.key, ask.model) == (RUN, "score", "rerank", "ann", "m")
+    assert (ask.demand, ask.tried) == (step.demand, ((ENGINE, 2),))
+
+
+async def test_a_run_of_a_pool_for_one_card_stays_on_it() -> None:
+    slots, made = Slots(), plan()
+    demand = made.steps[0].demand
+    assert demand is not None
+    await JobPlacer(slots, RUN, made, ANN, PoolId("cuda-1")).of(StepId("score")).acquire(demand, frozenset())
+    assert slots.asked[0].demand.pin == "cuda-1"
+
+
+def test_the_log_says_where_and_why() -> None:
+    notes = Notes()
+    notes.notes.placed(notes.steps[0], lease())
+    assert notes.lines == ["step score: on cpu/m after 2.0 s: it is free; passed over cuda-1: too hot"]
+
+
+def test_a_finished_step_tells_its_lease_the_tokens() -> None:
+    notes, held = Notes(), lease()
+    notes.notes.placed(notes.steps[0], held)
+    notes.notes.finished(notes.steps[0], TaskResult({}, Usage(5, 2, 1)))
+    assert held.over == LeaseOver(prompt_tokens=5, completion_tokens=2, cached_tokens=1)
+    assert notes.recorder.record.prompt_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "over"),
+    [
+        (EngineFailed("it died"), LeaseOver(failed=True)),
+        (InvalidRequest("nonsense"), LeaseOver(failed=False)),
+        (asyncio.CancelledError(), None),
+    ],
+)
+def test_a_failed_step_says_whose_fault_it_was(error: BaseException, over: LeaseOver | None) -> None:
+    notes, held = Notes(), lease()
+    notes.notes.placed(notes.steps[0], held)
+    notes.notes.failed(notes.steps[0], error, final=True)
+    assert held.over == over
+
+
+def test_a_step_that_is_tried_again_has_a_lease_of_its_own() -> None:
+    notes, first, second = Notes(), lease(), lease()
+    step = notes.steps[0]
+    notes.notes.placed(step, first)
+    notes.notes.failed(step, EngineFailed("it died"), final=False)
+    notes.notes.placed(step, second)
+    notes.notes.finished(step, TaskResult({}))
+    assert (first.over, second.over) == (LeaseOver(failed=True), LeaseOver())
+    assert notes.lines[1] == "step score: failed, is tried elsewhere: it died"
+
+
+def test_a_kept_step_is_complete_in_the_record() -> None:
+    notes = Notes()
+    notes.notes.kept(notes.steps[0])
+    record = notes.recorder.close(None, None)
+    assert record.steps[0].status == "completed"
+    assert "kept from an earlier try" in record.steps[0].attempts[0].reason
+    assert "not run again" in notes.lines[0]
+
+
+def test_what_needs_no_engine_needs_no_lease() -> None:
+    notes, nothing = Notes(), None
+    held: Lease | Any = nothing
+    notes.notes.placed(notes.steps[1], held)
+    notes.notes.finished(notes.steps[1], TaskResult(b"{}"))
+    assert notes.lines == ["step rank: done by the worker process itself"]

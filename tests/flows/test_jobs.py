@@ -1,0 +1,116 @@
+"""The flows of the job lane under Prefect's engine, in a real worker process."""
+
+import orjson
+import pytest
+
+from flows.jobs import FLOWS
+from infra.blobs import Blobs
+from infra.requests import blob_parameter, gone
+from tests.job_lane import CHAT, RERANK, JobLane, until
+from workers.wire import LeaseOver
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_flow_takes_one_request() -> None:
+    for name, flow in FLOWS.items():
+        assert flow.name == name
+        assert flow.parameters.required == ["request"]
+        assert flow.persist_result is False
+
+
+def test_a_job_completes_with_its_answer_kept(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    run = lane.submit("chat", CHAT | {"stream": True, "stream_options": {"include_usage": True}}, ("key:ann",))
+    done = lane.wait(run)
+    assert (done["state_type"], lane.states(run)[-1]) == ("COMPLETED", "Completed"), done["state"]
+    answer = lane.files.answer(run)
+    assert answer is not None
+    body, media_type = answer
+    assert orjson.loads(body)["choices"][0]["message"]["content"] == "hello"
+    assert media_type == "application/json"
+    assert not {"stream", "stream_options"} & {*lane.engine.bodies[0], *lane.front.plans[0].request}
+    assert (lane.front.plans[0].key, lane.front.leases[0].key, lane.front.leases[0].run) == ("ann", "ann", run)
+    until(lambda: lane.front.overs == [LeaseOver(prompt_tokens=5, completion_tokens=2)], 2)
+
+
+def test_its_page_says_where_it_went_and_leads_to_the_answer(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    run = lane.submit("chat", CHAT, ("key:ann",))
+    done = lane.wait(run)
+    assert {"model:m", "key:ann", "engine:cpu/m", "lane:job"} <= set(done["tags"])
+    assert done["infrastructure_pid"] == f"coderai-head:{run}"
+    page = lane.about(run, "artifacts")[0]["data"]
+    assert "it holds the model" in page
+    assert f"(/admin/runs/{run}/answer)" in page
+    until(lambda: "step generate: on cpu/m: it holds the model" in lane.lines(run), 5, lambda: lane.lines(run))
+
+
+def test_each_step_is_a_task_run_with_its_edges(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    run = lane.submit("rerank", RERANK)
+    assert lane.wait(run)["state_type"] == "COMPLETED"
+    until(lambda: len(lane.about(run, "task_runs")) == 2, 5)
+    score, rank = sorted(lane.about(run, "task_runs"), key=lambda each: str(each["start_time"]))
+    assert (score["name"], rank["name"]) == ("score", "rank")
+    assert rank["task_inputs"]["parents"] == [{"input_type": "task_run", "id": score["id"]}]
+    assert score["task_inputs"]["parents"] == []
+    assert lane.front.leases[0].key == "operator", "no key was named: it was made in Prefect's own pages"
+
+
+def test_a_retry_runs_only_what_is_not_done(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    run = lane.submit("rerank", RERANK)
+    lane.wait(run)
+    lane.files.keep_step(run, "score", {"scores": [2.0, 1.0], "prompt_tokens": 9})
+    lane.engine.asked.clear()
+    lane.retry(run)
+    until(lambda: lane.run(run)["run_count"] == 2 and lane.run(run)["state_type"] == "COMPLETED", 20)
+    assert lane.engine.asked == []
+    answer = lane.files.answer(run)
+    assert answer is not None
+    assert [result["index"] for result in orjson.loads(answer[0])["results"]] == [0, 1], "by the kept scores"
+    words = "step score: its result is kept from an earlier try; it is not run again"
+    until(lambda: words in lane.lines(run), 5, lambda: lane.lines(run))
+    assert lane.files.steps(run) == {}, "another execution of a complete run begins anew"
+
+
+def test_a_failed_run_keeps_what_was_done(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    lane.engine.broken = {"rerank"}
+    run = lane.submit("rerank", RERANK)
+    done = lane.wait(run)
+    assert done["state_type"] == "FAILED"
+    assert "cpu/m" in done["state"]["message"]
+    assert "Traceback" not in done["state"]["message"]
+    assert lane.front.leases[1].tried == (("cpu/m", 1),), "it is tried once more"
+    lane.engine.broken = set()
+    lane.retry(run)
+    assert lane.wait(run, "COMPLETED")["run_count"] == 2
+
+
+def test_what_the_front_refuses_is_the_runs_end(quiet_lane: JobLane) -> None:
+    run = quiet_lane.submit("chat", CHAT | {"model": "nobody"})
+    done = quiet_lane.wait(run)
+    assert (done["state_type"], done["state"]["message"]) == ("FAILED", "Model 'nobody' is not available")
+
+
+def test_a_request_may_be_a_blob(quiet_lane: JobLane) -> None:
+    ref = Blobs(quiet_lane.home / "jobs").put(orjson.dumps(CHAT))
+    run = quiet_lane.submit("chat", blob_parameter(ref))
+    assert quiet_lane.wait(run)["state_type"] == "COMPLETED"
+
+
+def test_one_that_is_not_kept_says_so(quiet_lane: JobLane) -> None:
+    run = quiet_lane.submit("chat", gone("payloads are not kept here"))
+    done = quiet_lane.wait(run)
+    assert done["state_type"] == "FAILED"
+    assert done["state"]["message"] == "This run cannot be executed again: payloads are not kept here"
+    assert quiet_lane.front.plans == []
+
+
+def test_nothing_is_pickled(quiet_lane: JobLane) -> None:
+    """Neither results nor errors are written by Prefect."""
+    quiet_lane.wait(quiet_lane.submit("chat", CHAT | {"model": "nobody"}))
+    quiet_lane.wait(quiet_lane.submit("chat", CHAT))
+    assert not (quiet_lane.home / "prefect" / "storage").exists()

@@ -1,0 +1,141 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from infra.errors import ModelNotFound, NoRoom, QueueFull
+from infra.types import KeyName, ModelName, RunId
+from tests.fakes_front import TOKEN, FakeFront
+from workers.jobs.front import Front, FrontGone
+from workers.jobs.leases import JobLease, Leases
+from workers.types import Capability, Demand
+from workers.wire import LeaseAsk, LeaseOver
+
+ASK = LeaseAsk(
+    run=RunId("r"),
+    step="generate",
+    flow="chat",
+    key=KeyName("ann"),
+    model=ModelName("m"),
+    demand=Demand(ModelName("m"), Capability.CHAT),
+)
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeFront]:
+    async with FakeFront(tmp_path, "http://127.0.0.1:1") as front:
+        yield front
+
+
+@pytest.fixture
+async def leases(fake: FakeFront) -> AsyncIterator[Leases]:
+    async with Front(fake.home, TOKEN, patience_s=0.0) as front:
+        yield Leases(front, wait_s=5.0, gone_s=3.0)
+
+
+async def ended(fake: FakeFront, lease: JobLease, leases: Leases) -> None:
+    lease.release()
+    await leases.close()
+    async with asyncio.timeout(2):
+        while fake.held:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lease_has_all_that_a_task_needs(leases: Leases, fake: FakeFront) -> None:
+    lease = await leases.acquire(ASK)
+    engine = lease.engine
+    assert (engine.id, engine.pool, engine.base_url) == ("cpu/m", "cpu", "http://127.0.0.1:1/v1")
+    assert engine.headers == {"Authorization": "Bearer engine-key"}
+    assert lease.placement.reason == "it holds the model"
+    assert (fake.held, fake.leases) == (1, [ASK])
+    await ended(fake, lease, leases)
+
+
+async def test_a_step_that_takes_long_keeps_its_lease(leases: Leases, fake: FakeFront) -> None:
+    lease = await leases.acquire(ASK)
+    await asyncio.sleep(1.2)
+    assert fake.held == 1
+    lease.over = LeaseOver(completion_tokens=9)
+    await ended(fake, lease, leases)
+    assert fake.overs == [LeaseOver(completion_tokens=9)]
+
+
+async def test_its_end_says_how_the_step_went(leases: Leases, fake: FakeFront) -> None:
+    lease = await leases.acquire(ASK)
+    lease.over = LeaseOver(prompt_tokens=5, completion_tokens=2)
+    await ended(fake, lease, leases)
+    assert fake.overs == [LeaseOver(prompt_tokens=5, completion_tokens=2)]
+
+
+async def test_the_end_of_a_cancelled_step_has_no_words(leases: Leases, fake: FakeFront) -> None:
+    await ended(fake, await leases.acquire(ASK), leases)
+    assert fake.overs == [None]
+
+
+async def test_where_nothing_is_free_it_asks_again(leases: Leases, fake: FakeFront) -> None:
+    refusals = [QueueFull("the line is full", retry_after_s=0.05), NoRoom("no room", retry_after_s=0.05)]
+    fake.refuse = lambda _ask: refusals.pop() if refusals else None
+    lease = await leases.acquire(ASK)
+    assert not refusals
+    assert lease.waited_s >= 0.1
+    await ended(fake, lease, leases)
+
+
+async def test_it_does_not_ask_for_ever(leases: Leases, fake: FakeFront) -> None:
+    fake.refuse = lambda _ask: QueueFull("the line is full", retry_after_s=0.1)
+    leases.wait_s = 0.25
+    with pytest.raises(QueueFull, match="the line is full"):
+        await leases.acquire(ASK)
+
+
+async def test_what_no_waiting_mends_is_raised_at_once(leases: Leases, fake: FakeFront) -> None:
+    asked: list[LeaseAsk] = []
+
+    def refuse(ask: LeaseAsk) -> ModelNotFound:
+        asked.append(ask)
+        return ModelNotFound("Model 'm' is not available", param="model")
+
+    fake.refuse = refuse
+    with pytest.raises(ModelNotFound) as caught:
+        await leases.acquire(ASK)
+    assert (caught.value.param, len(asked)) == ("model", 1)
+
+
+async def test_a_restarting_front_is_waited_for(leases: Leases, fake: FakeFront) -> None:
+    await fake.stop()
+    asking = asyncio.create_task(leases.acquire(ASK))
+    await asyncio.sleep(0.1)
+    await fake.start()
+    await ended(fake, await asking, leases)
+
+
+async def test_one_that_stays_away_is_an_error(leases: Leases, fake: FakeFront) -> None:
+    await fake.stop()
+    leases.gone_s = 0.1
+    with pytest.raises(FrontGone):
+        await leases.acquire(ASK)
+
+
+async def test_who_is_cancelled_while_it_waits_holds_nothing(leases: Leases, fake: FakeFront) -> None:
+    """The slot may be given in the very moment."""
+    asking = asyncio.create_task(leases.acquire(ASK))
+    while not fake.leases:
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    async with asyncio.timeout(2):
+        while fake.held:
+            await asyncio.sleep(0.01)
+    assert fake.overs == [None]
+    await leases.close()
+
+
+async def test_a_front_that_dies_does_not_end_the_step(leases: Leases, fake: FakeFront) -> None:
+    """Its engines outlive it; that the lease is over cannot be told, and need not be."""
+    lease = await leases.acquire(ASK)
+    await fake.stop()
+    lease.over = LeaseOver()
+    lease.release()
+    await leases.close()
