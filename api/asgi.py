@@ -18,6 +18,7 @@ Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _JSON: Headers = [(b"content-type", b"application/json")]
 CLIENT_EXTENSION = "coderai.client"

@@ -1,5 +1,6 @@
 """uvicorn's HTTP protocol with additions: an end to requests that never arrive whole, word of a client that has left,
-answers for clients that end their side first, that speak HTTP/1.0 or offer HTTP/2, and fewer system calls.
+answers for clients that end their side first, that speak HTTP/1.0 or offer HTTP/2, and fewer system calls. A connection
+that becomes a WebSocket is handed over to uvicorn's protocol for those.
 
 `request_timeout_s` runs from a connection's first moment, and from each request's first byte, until the request is
 there. An answer's head leaves with the body's first bytes: uvicorn writes them apart, and a system call costs more than
@@ -11,6 +12,7 @@ import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
 from api.asgi import CLIENT_EXTENSION, Client, Message, Send
 
@@ -20,7 +22,10 @@ PROBES_S = (0.0, 0.1, 1.0)
 """When a client that has ended its side is asked whether it still reads, in seconds from then."""
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
+_OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?![ \t]*websocket[ \t]*\r\n)[^\r\n]*(?=\r\n)", re.IGNORECASE)
+_WITH_BODY = (b"content-length", b"transfer-encoding")
 _LONG = b"the request's headers are over the limit of 64 KiB; send less"
+_NO_WEBSOCKET = b"a WebSocket begins with a GET without a body and with headers of at most 8 KiB each"
 _LATE = b"the request did not arrive in time; send it whole, or raise server.body_timeout_s"
 
 
@@ -97,6 +102,8 @@ class PatientProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _in_head = False
     _head_bytes = 0
+    _begins_as_get = False
+    _handed_over = False
 
     def connection_made(self, transport: Any) -> None:
         """A client has come: its first request is awaited."""
@@ -114,14 +121,19 @@ class PatientProtocol(HttpToolsProtocol):
         """A request's head is there."""
         super().on_headers_complete()
         self._in_head, self._head_bytes = False, 0
-        if self.scope["http_version"] == "1.0":
+        if self.cycle is not None and self.cycle.scope is self.scope and self.scope["http_version"] == "1.0":
             self.cycle.send = _unchunked(self.cycle)  # type: ignore[method-assign, assignment]
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: if it is not whole yet, the rest is awaited."""
+        if not self._in_head:
+            self._begins_as_get = data.startswith(b"GET ")
         if b"pgrade:" in data and (self.cycle is None or not self.cycle.more_body):
-            data = _without_offer(data)
+            websockets = self._begins_as_get and self._should_upgrade_to_ws()
+            data = _without_offer(data, _OTHER_UPGRADE if websockets else _UPGRADE)
         super().data_received(data)
+        if self._handed_over:
+            return
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_MOST_BYTES:
@@ -134,6 +146,20 @@ class PatientProtocol(HttpToolsProtocol):
         """A request is there."""
         super().on_message_complete()
         self._arrived()
+
+    def handle_websocket_upgrade(self) -> None:
+        """A WebSocket begins: from here on the connection is another protocol's.
+
+        That one knows no answer to a request which it cannot read, and would end in the loop's own error handler.
+        """
+        self._arrived()
+        self._handed_over = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # a client that does not wait for its answer
+        elif not _readable(self.url, self.headers):
+            self._refuse(b"400 Bad Request", _NO_WEBSOCKET, b"invalid_http")
+        else:
+            super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
         """Bytes that are no HTTP request are answered in the one shape, too."""
@@ -183,11 +209,20 @@ class PatientProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def _without_offer(data: bytes) -> bytes:
+def _without_offer(data: bytes, offer: re.Pattern[bytes]) -> bytes:
     """A request without its offer to speak another protocol (Java's client offers HTTP/2, each time): the parser would
     take the offer for accepted, and the body for that protocol's."""
     head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"", head) + end + rest
+    return offer.sub(b"", head + end[:2]) + end[2:] + rest
+
+
+def _readable(url: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the WebSocket protocol's own parser can read a request's head."""
+    longest = max(
+        len(url) + len(b"GET  HTTP/1.1\r\n"), *(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+    )
+    plain = all(name not in _WITH_BODY for name, _value in headers)
+    return plain and url.isascii() and longest <= MAX_LINE_LENGTH and len(headers) <= MAX_NUM_HEADERS
 
 
 def patient_protocol(timeout_s: float) -> type[PatientProtocol]:

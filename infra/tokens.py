@@ -18,6 +18,8 @@ Scope = Literal["admin", "user", "node"]
 SCOPES: tuple[Scope, ...] = ("admin", "user", "node")
 FIRST_KEY = KeyName("first")
 """The name of the key that the first start makes."""
+_RESERVED = frozenset({"internal", "operator", "anonymous", "none"})
+"""Names that runs and metrics use for callers without a key of their own: a key of that name would own their runs."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -99,14 +101,15 @@ def list_keys(database: Database) -> tuple[KeyInfo, ...]:
 class TokenTable:
     """The keys that are good now, in memory: what the front asks at every request.
 
-    `refresh` reads the database and belongs in a thread; `find` is one hash and one look into a dict. The dict is
-    replaced whole, so the two never meet half-way.
+    `refresh` reads the database and belongs in a thread; `find` is one hash and one look into a dict. The dicts
+    are replaced whole, so the two never meet half-way.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._revision = -1
         self._keys: dict[str, Key] = {}
+        self._named: dict[KeyName, tuple[Key, str]] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -123,6 +126,7 @@ class TokenTable:
                 return False
             rows = session.exec(select(TokenRow).where(col(TokenRow.revoked_at).is_(None))).all()
         self._keys = {row.sha256: Key(KeyName(row.name), _checked_scope(row.scope)) for row in rows}
+        self._named = {key.name: (key, sha256) for sha256, key in self._keys.items()}
         self._revision = revision
         return True
 
@@ -132,6 +136,10 @@ class TokenTable:
         The dict is asked for a hash that the caller cannot steer, so its timing tells nothing about a stored key.
         """
         return self._keys.get(hash_key(key))
+
+    def named(self, name: str) -> tuple[Key, str] | None:
+        """The key of that name with its stored hash; None if there is none, or it is revoked."""
+        return self._named.get(KeyName(name))
 
 
 def _insert_key(session: Session, name: KeyName, scope: Scope) -> str:
@@ -145,6 +153,8 @@ def _insert_key(session: Session, name: KeyName, scope: Scope) -> str:
 
 
 def _checked_name(name: str) -> KeyName:
+    if name in _RESERVED:
+        raise InvalidRequest(f"{name!r} is how the install signs its own runs: choose another name", param="name")
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             "a key's name has 1 to 64 letters, digits, dots, dashes or underscores and starts with a letter or digit",

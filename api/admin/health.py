@@ -1,10 +1,14 @@
 """`/healthz` for probes and `/metrics` for Prometheus."""
 
+from pathlib import Path
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.cold import ServicesDep
 from api.services import Services
+from infra.metrics import Metrics
+from infra.recorder_status import STALE_S, RecorderStatus, read_status
 
 router = APIRouter(tags=["health"])
 
@@ -44,3 +48,18 @@ def _observe(services: Services) -> None:
         metrics.spool_bytes.set(services.spool.used_bytes)
         metrics.spool_dropped.labels("detail").set(services.spool.dropped_details)
         metrics.spool_dropped.labels("run").set(services.spool.dropped_runs)
+    if services.settings.flows.server == "child":
+        _observe_recorder(metrics, services.settings.home)
+
+
+def _observe_recorder(metrics: Metrics, home: Path) -> None:
+    """What the recorder said last; `silent` in place of a state that it has not confirmed for too long."""
+    said = read_status(home)
+    status = said or RecorderStatus(state="off")
+    metrics.recorder_state.clear()
+    silent = said is None or said.silent_s() > STALE_S
+    metrics.recorder_state.labels("silent" if silent else status.state).set(1)
+    metrics.recorder_recorded.set(status.recorded)
+    metrics.recorder_set_aside.set(status.set_aside)
+    metrics.recorder_segments.set(status.waiting_segments)
+    metrics.recorder_waiting.set(status.oldest_waiting_s)

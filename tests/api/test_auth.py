@@ -120,8 +120,36 @@ def test_a_revoked_key_opens_nothing(keys: tuple[Auth, dict[str, str]]) -> None:
         auth.require(bearer(made["gone"]), "user")
 
 
+def test_only_the_internal_token_is_internal(keys: tuple[Auth, dict[str, str]]) -> None:
+    auth, made = keys
+    assert auth.is_internal(bearer(TOKEN))
+    assert not any(auth.is_internal(bearer(key)) for key in (*made.values(), "", TOKEN + "x", TOKEN[:-1]))
+    assert not auth.is_internal({})
+    assert not auth.is_internal({b"authorization": TOKEN.encode()})
+    assert not Auth(auth._tokens, "").is_internal(bearer(""))
+
+
 def test_without_an_internal_token_an_empty_key_opens_nothing(keys: tuple[Auth, dict[str, str]]) -> None:
     auth, _made = keys
     closed = Auth(auth._tokens, "")
     with pytest.raises(NotAuthenticated):
         closed.require(bearer(""), "user")
+
+
+def test_an_admin_is_a_person_with_an_admin_key(keys: tuple[Auth, dict[str, str]]) -> None:
+    auth, made = keys
+    assert auth.admin(made["admin"]).name == "admin"
+    for scope in ("user", "node"):
+        with pytest.raises(Forbidden):
+            auth.admin(made[scope])
+    for unknown in (TOKEN, made["gone"], "", "\ud800"):
+        with pytest.raises(NotAuthenticated):
+            auth.admin(unknown)
+
+
+def test_only_a_good_admin_key_has_a_fingerprint(keys: tuple[Auth, dict[str, str]]) -> None:
+    auth, _made = keys
+    print_of_admin = auth.fingerprint("admin")
+    assert print_of_admin is not None
+    assert len(print_of_admin) == 32
+    assert [auth.fingerprint(name) for name in ("user", "node", "gone", "internal", "x")] == [None] * 5

@@ -27,12 +27,14 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def served(app: App = echo, timeout_s: float = 5.0, keep_alive_s: int = 5) -> AsyncIterator["Address"]:
+async def served(
+    app: App = echo, timeout_s: float = 5.0, keep_alive_s: int = 5, ws: Any = "none"
+) -> AsyncIterator["Address"]:
     config = uvicorn.Config(
         app,
         loop="none",
         http=patient_protocol(timeout_s),
-        ws="none",
+        ws=ws,
         lifespan="off",
         log_config=None,
         access_log=False,

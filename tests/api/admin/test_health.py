@@ -1,8 +1,11 @@
 """Health for probes and the metrics page, in a front that is running."""
 
+import time
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.recorder_status import STATUS_FILE, RecorderStatus
 from tests.api.conftest import Front, StartFront
 
 
@@ -47,3 +50,29 @@ async def test_the_page_parses_and_follows_what_is_there(start_front: StartFront
     assert values["coderai_spool_dropped", ""] == 0
     await front.post("/admin/api/model-unload", {"model": "tiny"}, "admin")
     assert "cpu/tiny" not in (await page(front))[2]
+
+
+async def test_the_recorder_is_shown_as_it_said_last(start_front: StartFront) -> None:
+    front = await start_front(flows={"server": "child"})
+    home = front.services.settings.home
+
+    async def recorder() -> dict[str, float]:
+        families = text_string_to_metric_families((await page(front))[2])
+        samples = [sample for family in families for sample in family.samples]
+        return {
+            sample.labels.get("state", sample.name.removeprefix("coderai_recorder_")): sample.value
+            for sample in samples
+            if sample.name.startswith("coderai_recorder_")
+        }
+
+    assert (await recorder())["silent"] == 1
+    status = RecorderStatus(
+        state="waiting", recorded=7, set_aside=1, waiting_segments=3, oldest_waiting_s=1.5, written_at=time.time()
+    )
+    home.joinpath(*STATUS_FILE).parent.mkdir(exist_ok=True)
+    home.joinpath(*STATUS_FILE).write_text(status.model_dump_json())
+    shown = {"waiting": 1, "recorded": 7, "set_aside": 1, "waiting_segments": 3, "oldest_waiting_seconds": 1.5}
+    assert await recorder() == shown
+    stale = status.model_copy(update={"written_at": time.time() - 1000})
+    home.joinpath(*STATUS_FILE).write_text(stale.model_dump_json())
+    assert (await recorder())["silent"] == 1
