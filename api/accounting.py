@@ -35,8 +35,23 @@ class Account:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """One try of a job's step on an engine as it is accounted for: its wait for the slot, and its time there."""
+
+    key: str
+    model: str
+    kind: str
+    waited_s: float
+    seconds: float
+    again: bool
+    """It had been tried elsewhere before."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class Accounting:
-    """Counts finished requests."""
+    """Counts finished requests, and the steps of jobs."""
 
     def __init__(self, metrics: Metrics, access: AccessLog, database: Database) -> None:
         self._metrics = metrics
@@ -60,6 +75,21 @@ class Accounting:
         if record is not None:
             self._count(account, record, seconds)
         self._access.write(account, seconds)
+
+    def count_job(self, key: str, model: str, kind: str) -> None:
+        """A job begins, or begins once more: one request; its steps add what they used."""
+        self._held((key, model, kind))[0] += 1
+
+    def count_step(self, step: JobStep) -> None:
+        """A job's step has ended. Jobs are no part of the histogram of requests: nobody waits for them."""
+        self._metrics.queue_wait.observe((step.model,), step.waited_s)
+        if step.again:
+            self._metrics.retries.add((step.model,), 1)
+        self._count_tokens((step.key, step.model), step.prompt_tokens, step.completion_tokens)
+        held = self._held((step.key, step.model, step.kind))
+        held[2] += step.prompt_tokens
+        held[3] += step.completion_tokens
+        held[4] += step.seconds
 
     async def keep_flushing(self) -> None:
         """Write usage to the database every few seconds, for ever."""
@@ -94,15 +124,22 @@ class Accounting:
         if retries:
             metrics.retries.add(model, retries)
         prompt_tokens, completion_tokens = record.prompt_tokens or 0, record.completion_tokens or 0
-        if prompt_tokens or completion_tokens:
-            metrics.tokens.add((account.key, account.model, "prompt"), prompt_tokens)
-            metrics.tokens.add((account.key, account.model, "completion"), completion_tokens)
-        key = (account.key, account.model, account.kind)
-        held = self._usage.get(key)
-        if held is None:
-            held = self._usage[key] = [0, 0, 0, 0, 0.0]
+        self._count_tokens((account.key, account.model), prompt_tokens, completion_tokens)
+        held = self._held((account.key, account.model, account.kind))
         held[0] += 1
         held[1] += account.status >= 400 or account.error is not None
         held[2] += prompt_tokens
         held[3] += completion_tokens
         held[4] += seconds
+
+    def _count_tokens(self, who: tuple[str, str], prompt_tokens: int, completion_tokens: int) -> None:
+        if prompt_tokens or completion_tokens:
+            self._metrics.tokens.add((*who, "prompt"), prompt_tokens)
+            self._metrics.tokens.add((*who, "completion"), completion_tokens)
+
+    def _held(self, key: _Key) -> list[float]:
+        """What has gathered for this key, model and kind."""
+        held = self._usage.get(key)
+        if held is None:
+            held = self._usage[key] = [0, 0, 0, 0, 0.0]
+        return held

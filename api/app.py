@@ -8,10 +8,12 @@ import orjson
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
-from api.admin import engines, health
-from api.asgi import ClientGone, Exchange, Message, Receive, Scope, Send, parse_object
+from api.admin import engines, health, pools
+from api.admin.site import Site
+from api.asgi import ASGIApp, ClientGone, Exchange, Message, Receive, Scope, Send, parse_object
 from api.cold import UserKey, install_handlers
-from api.openai import models, plan
+from api.internal.app import internal_app
+from api.openai import models, plan, runs
 from api.openai.endpoint import Endpoint
 from api.openai.resources import PATHS, RESOURCES
 from api.openapi import document
@@ -19,6 +21,7 @@ from api.services import Services
 from infra.errors import CoderAIError, InvalidRequest
 from infra.types import Json
 
+_SITE = ("flows", "login", "logout", "admin")
 _OPEN = frozenset({"/healthz", "/metrics"})
 """Paths that need no key, or look at the settings for it themselves."""
 _DEEPEST = 200
@@ -33,6 +36,9 @@ class App:
         self._max_body_bytes = services.settings.server.max_body_mb * 2**20
         self._cold = cold_app()
         self._cold.state.services = services
+        self.site = Site(services, functools.partial(runs.answer_response, services))
+        internal = internal_app(services)
+        self._areas: dict[str, ASGIApp] = {"internal": internal} | dict.fromkeys(_SITE, self.site)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection's request, or the server's own lifespan."""
@@ -40,10 +46,23 @@ class App:
             hot = self._hot.get((scope["method"], scope["path"]))
             if hot is not None:
                 await hot(scope, receive, send)
+            elif (area := self._area(scope)) is not None:
+                await area(scope, receive, send)
             else:
                 await self._answer_cold(scope, receive, send)
         else:
-            await self._cold(scope, receive, send)
+            await (self._area(scope) or self._cold)(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Close what its parts hold open."""
+        await self.site.aclose()
+
+    def _area(self, scope: Scope) -> ASGIApp | None:
+        """Who answers below the path's first part, under rules of its own for who may come in."""
+        path = scope.get("path", "")
+        if path.startswith("/admin/api"):
+            return None
+        return self._areas.get(path.split("/", 2)[1]) if path.startswith("/") else None
 
     async def _answer_cold(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let FastAPI answer, once the caller has a key and the body is within the limit: it would read any."""
@@ -97,7 +116,7 @@ def _given(body: bytes, receive: Receive) -> Receive:
 def cold_app() -> FastAPI:
     """The routes on FastAPI; `state.services` is set by whoever serves it."""
     app = FastAPI(title="CoderAI", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    for router in (models.router, plan.router, engines.router, health.router):
+    for router in (models.router, plan.router, runs.router, pools.router, engines.router, health.router):
         app.include_router(router)
 
     @functools.cache

@@ -17,6 +17,8 @@ _TABLE: tuple[tuple[type[errors.CoderAIError], int, str], ...] = (
     (errors.Forbidden, 403, "invalid_request_error"),
     (errors.NotFound, 404, "invalid_request_error"),
     (errors.Conflict, 409, "invalid_request_error"),
+    (errors.RunCancelled, 409, "invalid_request_error"),
+    (errors.PayloadGone, 410, "invalid_request_error"),
     (errors.RateLimited, 429, "rate_limit_error"),
     (errors.NotInstalled, 501, "server_error"),
     (errors.SettingsInvalid, 500, "server_error"),

@@ -24,6 +24,8 @@ from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, handed_over, link_
 from infra.supervisor.link import SupervisorLink
 from infra.supervisor.types import EX_CONFIG
 
+WEBSOCKET_BYTES = 1 << 20
+"""The largest message of a WebSocket: events of the flow-run server, leases of the worker process."""
 _GC_ALLOCATIONS = 10_000
 """Objects that may be made before the youngest are looked at: several dozen requests' worth."""
 
@@ -49,7 +51,8 @@ async def serve(settings: Settings, descriptor: int, internal_token: str, listen
     """Answer clients on `listener` until a signal, then drain."""
     link = await SupervisorLink.connect(descriptor)
     async with open_front(settings, link, internal_token) as services:
-        server = _Server(services)
+        app = App(services)
+        server = _Server(app, services)
         host, port = listener.getsockname()[:2]
         write_atomic(
             settings.at(*RUN_FILE),
@@ -57,8 +60,11 @@ async def serve(settings: Settings, descriptor: int, internal_token: str, listen
         )
         _settle_memory()
         orphaned = asyncio.create_task(_end_with(link, server))
-        await server.serve(sockets=[listener])
-        orphaned.cancel()
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            orphaned.cancel()
+            await app.aclose()
     await link.close()
 
 
@@ -66,14 +72,15 @@ class _Server(uvicorn.Server):
     """A signal ends it as it ends uvicorn's, which then raises the same signal once more: that would kill this process
     before it has written down what is only in memory."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, app: App, services: Services) -> None:
         server = services.settings.server
         super().__init__(
             uvicorn.Config(
-                App(services),
+                app,
                 loop="none",
                 http=patient_protocol(server.body_timeout_s),
-                ws="none",
+                ws="websockets-sansio",
+                ws_max_size=WEBSOCKET_BYTES,
                 lifespan="off",
                 access_log=False,
                 log_config=None,

@@ -13,7 +13,14 @@ _SUMMARIES = {
     "embeddings": "Embeddings",
     "rerank": "Rerank documents by relevance to a query",
 }
+_HEADERS = {
+    "X-Session-Id": "Requests of one session go where its conversation's cache is.",
+    "X-Coderai-Lane": "`interactive` (the default), or `job`: the answer is 202 with the run's address, and the rest "
+    "comes there (`GET /v1/runs/{run}`).",
+    "Idempotency-Key": "For jobs: a request that is sent twice under one key is run once.",
+}
 _SHARED_ANSWERS = {
+    "202": "It was taken as a job; `Location` is the run's address.",
     "400": "The request is wrong; `param` names the field.",
     "401": "No key, or one that is unknown or revoked.",
     "404": "The model is not available; the message has near names.",
@@ -53,6 +60,10 @@ def _operation(name: str, body: str) -> dict[str, Any]:
         "summary": _SUMMARIES[name],
         "operationId": name,
         "tags": [name],
+        "parameters": [
+            {"name": header, "in": "header", "schema": {"type": "string"}, "description": words}
+            for header, words in _HEADERS.items()
+        ],
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"$ref": body}}}},
         "responses": dict(sorted(answers.items())),
     }

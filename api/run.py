@@ -5,13 +5,15 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from api.active import ActiveRun, ActiveRuns
 from api.asgi import ClientWatch, EventStream, Exchange
 from api.errors import Headers, error_body
+from api.recording import Recording
 from flows.execute import Executor
 from flows.plan import Plan
 from flows.record import RunRecorder
 from infra.clock import Clock, monotonic
-from infra.spool import Spool
+from infra.errors import RunCancelled
 from infra.tokens import Key
 from infra.types import EngineId, RunId
 from workers.fleet import Fleet
@@ -31,6 +33,17 @@ class ModelPlacer:
         return self.fleet.acquire(demand, self.entry, tried)
 
 
+class Order(NamedTuple):
+    """One planned request: `request` is the body as the client sent it."""
+
+    run: RunId
+    plan: Plan
+    entry: ModelEntry
+    key: Key
+    request: bytes
+    stream: bool
+
+
 class Outcome(NamedTuple):
     """How a run went: its recorder, and the error that is still to be answered."""
 
@@ -41,45 +54,59 @@ class Outcome(NamedTuple):
 class Runner:
     """Carries plans out for clients. Whatever happens to a run, it is recorded once."""
 
-    def __init__(self, executor: Executor, fleet: Fleet, spool: Spool | None, clock: Clock = monotonic) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        fleet: Fleet,
+        active: ActiveRuns,
+        recording: Recording | None,
+        clock: Clock = monotonic,
+    ) -> None:
         self._executor = executor
         self._fleet = fleet
-        self._spool = spool
+        self._active = active
+        self._recording = recording
         self._clock = clock
 
-    async def run(
-        self, exchange: Exchange, plan: Plan, entry: ModelEntry, key: Key, run: RunId, *, stream: bool
-    ) -> Outcome:
+    async def run(self, exchange: Exchange, order: Order) -> Outcome:
         """Answer the client. An error that came before anything was sent is in the outcome, for the caller to answer.
 
         Raises:
-            CancelledError: this process is ending. (A client that has left only ends its run.)
+            CancelledError: this process is ending. (A client that has left only ends its run, and so does a
+                cancellation by its owner or the operator.)
         """
-        recorder = RunRecorder(run, plan, key.name)
-        started_s = self._clock()
-        channel = EventStream(exchange, lambda: run_headers(run, recorder.engine)) if stream else None
+        recorder, started_s = await self._begin(order), self._clock()
+        channel = EventStream(exchange, lambda: run_headers(order.run, recorder.engine)) if order.stream else None
         answer: bytes | None = None
         error: BaseException | None = None
         unanswered: Exception | None = None
+        active = self._active.enter(recorder.record)
         try:
             with ClientWatch(exchange.client, channel) as watch:
                 try:
-                    answer = await self._answer(plan, entry, recorder, channel)
+                    answer = await self._answer(order.plan, order.entry, recorder, channel)
                 except asyncio.CancelledError as cancelled:
                     error = cancelled
-                    if not _forgiven(watch):
-                        raise
+                    error = _forgiven(active, watch, cancelled)
                 except Exception as failure:  # noqa: BLE001  # kept for the record; the caller answers it
                     error = failure
-                    unanswered = await _told(channel, failure)
+                if isinstance(error, Exception):
+                    unanswered = await _told(channel, error)
         finally:
             # Before the client has its answer: what was acknowledged is in the spool, whatever happens to us then.
+            self._active.leave(active)
             self._record(recorder, error, channel, started_s)
         if answer is not None:
-            await exchange.answer(200, answer, _JSON + run_headers(run, recorder.engine))
+            await exchange.answer(200, answer, _JSON + run_headers(order.run, recorder.engine))
         elif channel is not None and channel.started and not watch.gone:
             await channel.end()
         return Outcome(recorder, unanswered)
+
+    async def _begin(self, order: Order) -> RunRecorder:
+        if self._recording is None:
+            return RunRecorder(order.run, order.plan, order.key.name)
+        payload = await self._recording.payload(order.request)
+        return self._recording.recorder(order.run, order.plan, order.key.name, payload)
 
     async def _answer(
         self, plan: Plan, entry: ModelEntry, recorder: RunRecorder, channel: EventStream | None
@@ -95,18 +122,24 @@ class Runner:
         self, recorder: RunRecorder, error: BaseException | None, channel: EventStream | None, started_s: float
     ) -> None:
         first_s = channel.first_write_s - started_s if channel is not None and channel.first_write_s else None
-        record = recorder.close(error, first_s)
-        if self._spool is not None:
-            self._spool.append(record)
+        recorder.close(error, first_s)
+        if self._recording is not None:
+            self._recording.ended(recorder)
 
 
-def _forgiven(watch: ClientWatch) -> bool:
-    """Whether the watch asked for the cancellation: then it ends the run, not the task."""
+def _forgiven(active: ActiveRun, watch: ClientWatch, cancelled: asyncio.CancelledError) -> BaseException:
+    """What ended the run: a cancellation that was meant for it ends it, not the task.
+
+    Raises:
+        CancelledError: it was meant for the task.
+    """
     task = asyncio.current_task()
-    if not watch.gone or task is None:
-        return False
+    if task is None or not (active.cancelled or watch.gone):
+        raise cancelled
     task.uncancel()
-    return True
+    if watch.gone:
+        return cancelled
+    return RunCancelled("this run was cancelled by its owner or an operator")
 
 
 async def _told(channel: EventStream | None, error: Exception) -> Exception | None:

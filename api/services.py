@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 
 from api.accounting import Accounting
+from api.active import ActiveRuns
 from api.auth import Auth
 from api.limits import KeyLimits
 from api.run import Runner
 from api.shelf import Shelf
 from infra.database import Database
 from infra.metrics import Metrics
+from infra.prefect_address import PrefectAddress
+from infra.prefect_api import PrefectApi
 from infra.settings import Settings
 from infra.spool import Spool
 from workers.fleet import Fleet
@@ -28,4 +31,8 @@ class Services:
     accounting: Accounting
     metrics: Metrics
     spool: Spool | None
+    active: ActiveRuns
+    prefect: PrefectAddress | None
+    """Where flow runs are; None with `flows.server = "off"`."""
+    prefect_api: PrefectApi | None
     version: str

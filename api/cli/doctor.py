@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
+import psutil
 import typer
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from api.cli.local import fetch
 from infra.doctor import Check, check_config, check_database, check_home, check_port, check_python, check_spool
 from infra.doctor_hardware import (
     check_amd,
@@ -26,17 +29,20 @@ from infra.doctor_hardware import (
     check_processor,
     libcuda_version,
 )
+from infra.doctor_recorder import check_dropped, check_recorder, check_set_aside
 from infra.errors import CoderAIError, NotInstalled, SettingsInvalid
 from infra.hardware.detect import detect, read_card
 from infra.hardware.host import host_memory
 from infra.hardware.nvidia import load_nvml
 from infra.listen import RUN_FILE
+from infra.recorder_status import SET_ASIDE_FILE, read_status
 from infra.settings import LlamaSettings, Settings, config_path, inherited_environment, load_settings
 from workers.engine.flags import read_flags
 from workers.packaged.catalogue import INSTALL, PACKAGED, Find, PackagedModel, find_folder, is_ready, served_path
 from workers.weights import read_weights
 
 IMPORT_LIMIT_S: Final = 60.0
+METRICS_LIMIT_S: Final = 5.0
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red"}
 _IMPORT: Final = "import xllamacpp; print(xllamacpp.__version__)"
 
@@ -77,12 +83,41 @@ def examine() -> Iterator[Check]:
     yield check_home(settings.home)
     yield check_database(settings.sqlalchemy_url, None if settings.database_url else settings.at("coderai.db"))
     yield check_port(settings.server.host, settings.server.port, running_front(settings))
-    if settings.record.spool:
+    if settings.spooling:
         yield check_spool(settings.at("spool"), settings.record.spool_max_mib << 20)
+    if settings.flows.server == "child":
+        yield from recorder_checks(settings)
     yield check_engine(settings.llama)
     if settings.models.packaged:
         yield from (check_packaged(model, settings.home) for model in PACKAGED)
     yield from machine_checks(settings)
+
+
+def recorder_checks(settings: Settings) -> Iterator[Check]:
+    """Whether runs are recorded, and which were not."""
+    pid = running_front(settings)
+    serving = pid is not None and psutil.pid_exists(pid)
+    yield check_recorder(read_status(settings.home), serving)
+    yield check_set_aside(settings.at("spool", SET_ASIDE_FILE))
+    if not serving:
+        return
+    try:
+        page = fetch(settings, "GET", "/metrics", timeout_s=METRICS_LIMIT_S)
+    except CoderAIError as error:
+        yield Check("dropped", "warning", error.message, "restart `coderai serve` if it does not answer")
+        return
+    yield check_dropped(*read_dropped(page.decode()))
+
+
+def read_dropped(page: str) -> tuple[int, int]:
+    """Of the metrics page: how many runs were left out but for their head, and how many altogether."""
+    dropped = {
+        sample.labels["what"]: int(sample.value)
+        for family in text_string_to_metric_families(page)
+        if family.name == "coderai_spool_dropped"
+        for sample in family.samples
+    }
+    return dropped.get("detail", 0), dropped.get("run", 0)
 
 
 def machine_checks(settings: Settings | None) -> Iterator[Check]:

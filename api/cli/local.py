@@ -56,32 +56,57 @@ def make_home(settings: Settings, *folders: str) -> None:
 
 
 def call_front(settings: Settings, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """Ask the install's running front, as its owner.
+    """Ask the install's running front, as its owner; gives the JSON that it answers.
 
     Raises:
         InvalidRequest: no front runs here.
-        CoderAIError: what the front answered.
+        CoderAIError: what the front answered, with its `code`.
     """
     try:
-        run = json.loads(settings.at(*RUN_FILE).read_bytes())
-        address, token = f"{run['url']}{path}", run["token"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _not_running(settings) from error
+        return json.loads(fetch(settings, method, path, body))
+    except ValueError as error:
+        raise CoderAIError(f"the server's answer to {path} is not JSON") from error
+
+
+def fetch(
+    settings: Settings, method: str, path: str, body: dict[str, Any] | None = None, timeout_s: float | None = None
+) -> bytes:
+    """The same for an answer that may be anything; a front that hangs counts as none after `timeout_s`."""
+    url, token = _front(settings)
     request = urllib.request.Request(  # noqa: S310  # the URL is our own run file's
-        address,
+        url + path,
         method=method,
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     try:
-        with _DIRECT.open(request) as answer:
-            return json.load(answer)
+        with _DIRECT.open(request, timeout=timeout_s) as answer:
+            read: bytes = answer.read()
+            return read
     except urllib.error.HTTPError as error:
         with contextlib.suppress(ValueError, KeyError, TypeError):
             detail = json.loads(error.read())["error"]
-            raise CoderAIError(str(detail["message"])) from error
+            raise CoderAIError(str(detail["message"]), code=detail.get("code")) from error
         raise CoderAIError(f"the server answered HTTP {error.code}") from error
     except OSError as error:
+        raise _not_running(settings) from error
+
+
+def front_url(settings: Settings) -> str:
+    """Where the running front answers, such as `http://127.0.0.1:8776`.
+
+    Raises:
+        InvalidRequest: no front runs here.
+    """
+    return _front(settings)[0]
+
+
+def _front(settings: Settings) -> tuple[str, str]:
+    """The address and the token of the running front, by its run file."""
+    try:
+        run = json.loads(settings.at(*RUN_FILE).read_bytes())
+        return str(run["url"]), str(run["token"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise _not_running(settings) from error
 
 

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from api.cli import doctor, engines, models, plan, serve, tokens, usage
+from api.cli import doctor, engines, models, plan, pools, runs, serve, tokens, usage
 from infra.errors import CoderAIError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.add_typer(models.app, name="models")
 app.add_typer(tokens.app, name="tokens")
 app.command("plan")(plan.plan)
 app.add_typer(engines.app, name="engines")
+app.add_typer(pools.app, name="pools")
+app.add_typer(runs.app, name="runs")
 app.command("usage")(usage.usage)
 app.command("doctor")(doctor.doctor)
 

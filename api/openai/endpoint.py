@@ -8,7 +8,8 @@ from typing import NamedTuple
 from api.accounting import Account
 from api.asgi import ClientGone, Exchange, Receive, Scope, Send, parse_object
 from api.errors import error_object
-from api.run import run_headers
+from api.jobs import LANE, Job, is_job, submit
+from api.run import Order, run_headers
 from api.services import Services
 from flows.plan import Plan
 from infra.clock import monotonic
@@ -94,13 +95,18 @@ class Endpoint:
         account.key = key.name
         services.limits.enter(key.name)
         try:
-            body = parse_object(await exchange.body(self._max_body_bytes))
+            request = await exchange.body(self._max_body_bytes)
+            body = parse_object(request)
             entry = services.shelf.catalogue.get(_model_of(body))
             account.model = entry.name
             plan, stream = self._resource.planned(
                 body, entry, exchange.header(b"x-session-id"), affine=services.fleet.has_choice(entry)
             )
-            outcome = await services.runner.run(exchange, plan, entry, key, run, stream=stream)
+            lane = exchange.header(LANE)
+            if lane is not None and is_job(lane):
+                account.run = await submit(services, exchange, Job(plan.flow, entry.name, key.name, body, stream))
+                return
+            outcome = await services.runner.run(exchange, Order(run, plan, entry, key, request, stream))
             account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
             account.error = _WORDS[account.record.status]
             if outcome.unanswered is not None:

@@ -74,6 +74,8 @@ async def start_front(tmp_path: Path, tiny_model: Path) -> AsyncIterator[StartFr
             rows = [{"name": "tiny", "aliases": ["gpt-4o"], "path": str(tiny_model), "max_instances": 2}]
             sections["models"] = {"packaged": False} | sections.get("models", {})
             sections["server"] = {"port": 0} | sections.get("server", {})
+            sections["flows"] = {"server": "off"} | sections.get("flows", {})
+            sections["record"] = {"spool": True} | sections.get("record", {})
             settings = load_settings(home=tmp_path / "home", model=rows if models is None else models, **sections)
             settings.home.mkdir(mode=0o700, exist_ok=True)
             database = open_database(settings.sqlalchemy_url)
@@ -90,11 +92,13 @@ async def _started(stack: contextlib.AsyncExitStack, settings: Settings, keys: d
     stack.push_async_callback(children.close)
     services = await stack.enter_async_context(open_front(settings, children, TOKEN))
     listener = listen(settings)
+    app = App(services)
+    stack.push_async_callback(app.aclose)
     config = uvicorn.Config(
-        App(services),
+        app,
         loop="none",
         http=patient_protocol(settings.server.body_timeout_s),
-        ws="none",
+        ws="websockets-sansio",
         lifespan="off",
         log_config=None,
         access_log=False,

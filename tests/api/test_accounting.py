@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.accounting import Account, Accounting
+from api.accounting import Account, Accounting, JobStep
 from infra.database import Database, open_database
 from infra.log import AccessLog
 from infra.metrics import Metrics
@@ -136,6 +136,25 @@ async def test_batches_add_up_and_nothing_is_written_twice(accounting: Accountin
     await accounting.flush()
     (row,) = stored(database)
     assert (row.requests, row.prompt_tokens) == (15, 45)
+
+
+async def test_a_job_is_a_request_and_its_steps_are_what_it_used(
+    accounting: Accounting, metrics: Metrics, database: Database
+) -> None:
+    accounting.count_job("ann", "m", "chat")
+    for again in (False, True):
+        accounting.count_step(JobStep("ann", "m", "chat", 0.25, 2.0, again, 3, 2))
+    accounting.count_step(JobStep("ann", "m", "chat", 0.0, 0.5, again=False))
+    counted = samples(metrics)
+    assert counted["coderai_tokens_total{direction=prompt,key=ann,model=m}"] == 6
+    assert counted["coderai_tokens_total{direction=completion,key=ann,model=m}"] == 4
+    assert counted["coderai_step_retries_total{model=m}"] == 1
+    assert counted["coderai_queue_wait_seconds_sum{model=m}"] == 0.5
+    assert not any(name.startswith("coderai_requests_total") for name in counted)
+    assert accounting.active == 0
+    await accounting.flush()
+    (row,) = stored(database)
+    assert (row.requests, row.errors, row.prompt_tokens, row.completion_tokens, row.seconds) == (1, 0, 6, 4, 4.5)
 
 
 async def test_what_the_database_does_not_take_is_kept(

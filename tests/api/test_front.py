@@ -57,7 +57,8 @@ def prepared(home: Path, service: str = "http://127.0.0.1:9") -> Path:
     """A home with one far model, `far`."""
     make_private_folder(home / "run")
     row = f'[[model]]\nname = "far"\nservice_url = "{service}"\n'
-    (home / "coderai.toml").write_text(f"[server]\nport = 0\n[models]\npackaged = false\n{row}")
+    off = '[flows]\nserver = "off"\n[record]\nspool = true\n'
+    (home / "coderai.toml").write_text(f"[server]\nport = 0\n[models]\npackaged = false\n{off}{row}")
     database = open_database(f"sqlite:///{home / 'coderai.db'}")
     migrate(database)
     database.close()
@@ -68,7 +69,8 @@ def prepared(home: Path, service: str = "http://127.0.0.1:9") -> Path:
 async def running(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """A real front process, its link served."""
     ours, theirs = socket.socketpair()
-    link = asyncio.create_task(LinkServer(FakeChildren()).serve(ours))
+    children = FakeChildren()
+    link = asyncio.create_task(LinkServer(children).serve(ours))
     handed = {LINK_FD_VARIABLE: str(theirs.fileno()), INTERNAL_TOKEN_VARIABLE: "internal"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "api.front"),
@@ -83,6 +85,7 @@ async def running(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
             process.kill()
             await process.wait()
         await link
+        await children.close()
 
 
 async def url_of(home: Path) -> str:

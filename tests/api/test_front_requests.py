@@ -250,8 +250,9 @@ async def test_every_run_is_in_the_spool(start_front: StartFront) -> None:
     front.children.answer = answer_once
     async with front.session.post(front.url + PATH, json=CHAT, headers=front.headers()) as answer:
         run = answer.headers["X-Coderai-Run"]
-    (segment,) = front.settings.at("spool").glob("*.open")
-    record = json.loads(segment.read_bytes())
+    segments = sorted(front.settings.at("spool").iterdir())
+    boot, record = [json.loads(line) for segment in segments for line in segment.read_bytes().splitlines()]
+    assert (boot["kind"], record["boot"]) == ("boot", boot["boot"])
     assert (record["id"], record["flow"], record["status"]) == (run, "chat", "completed")
     assert record["steps"][0]["attempts"][0]["engine"] == "cpu/tiny"
 

@@ -83,7 +83,8 @@ def test_every_hot_route_has_its_resource_and_schema() -> None:
         schema = document["components"]["schemas"][reference.rpartition("/")[2]]
         jsonschema.Draft202012Validator.check_schema(schema)
         assert "model" in schema["properties"]
-        assert {"200", "400", "401", "404", "413", "429", "502", "503"} <= set(operation["responses"])
+        assert {parameter["name"] for parameter in operation["parameters"]} >= {"X-Coderai-Lane", "Idempotency-Key"}
+        assert {"200", "202", "400", "401", "404", "413", "429", "502", "503"} <= set(operation["responses"])
         assert ("text/event-stream" in operation["responses"]["200"]["content"]) == (name in ("chat", "completions"))
 
 

@@ -9,10 +9,11 @@ import pytest
 from aiohttp import web
 
 from api.asgi import CLIENT_EXTENSION, Client, Exchange, Message
-from api.run import Outcome, run_headers
+from api.run import Order, Outcome, run_headers
 from flows.chat import plan_chat
+from infra.errors import RunCancelled
 from infra.tokens import Key
-from infra.types import KeyName, RunId
+from infra.types import Json, KeyName, RunId
 from tests.api.conftest import Front, StartFront
 
 RUN = RunId("8f6c1d2e-0000-4000-8000-000000000000")
@@ -36,15 +37,16 @@ class Caller:
 
     async def run(self, front: Front, *, stream: bool = False) -> Outcome:
         entry = front.services.shelf.catalogue.get("tiny")
-        plan = plan_chat({"messages": [], "stream": stream}, entry, None)
-        return await front.services.runner.run(
-            self.exchange, plan, entry, Key(KeyName("ann"), "user"), RUN, stream=stream
-        )
+        body: dict[str, Json] = {"messages": [], "stream": stream}
+        plan = plan_chat(body, entry, None)
+        order = Order(RUN, plan, entry, Key(KeyName("ann"), "user"), json.dumps(body, indent=1).encode(), stream)
+        return await front.services.runner.run(self.exchange, order)
 
 
 def spooled(front: Front) -> list[dict[str, Any]]:
     files: list[Path] = sorted(front.settings.at("spool").iterdir())
-    return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+    lines = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+    return [line for line in lines if line["kind"] == "run"]
 
 
 async def hang(_request: web.Request) -> web.Response:
@@ -119,6 +121,28 @@ async def test_a_process_that_ends_ends_the_task_and_still_records(start_front: 
     with pytest.raises(asyncio.CancelledError):
         await running
     assert [record["status"] for record in spooled(front)] == ["cancelled"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_cancelled_run_frees_its_slot_and_is_answered(start_front: StartFront, stream: bool) -> None:
+    front, caller = await start_front(), Caller()
+    front.children.answer = hang
+    running = asyncio.create_task(caller.run(front, stream=stream))
+    await until_busy(front)
+    assert front.services.active.cancel(RUN)
+    outcome = await running
+    assert isinstance(outcome.unanswered, RunCancelled)
+    assert not front.services.fleet.engines()[0].in_flight
+    (record,) = spooled(front)
+    assert (record["status"], record["error"]) == ("cancelled", outcome.unanswered.message)
+    assert not front.services.active.cancel(RUN)
+
+
+async def test_the_request_of_a_run_is_kept_on_one_line(start_front: StartFront) -> None:
+    front, caller = await start_front(), Caller()
+    await caller.run(front)
+    (record,) = spooled(front)
+    assert record["payload"] == {"request": {"messages": [], "stream": False}, "blob": None, "steps": {}}
 
 
 def test_headers_of_a_run() -> None:

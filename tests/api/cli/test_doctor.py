@@ -2,13 +2,16 @@
 
 import json
 import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from api.cli.doctor import check_engine, check_packaged, doctor, running_front
+from api.cli.doctor import check_engine, check_packaged, doctor, read_dropped, recorder_checks, running_front
 from infra.settings import LlamaSettings, Settings
 from tests.tiny_gguf import write_tiny_llama
 from tests.workers.packaged.fakes import PIECES, FakePackages, add_parts, in_place_model, joined_model
@@ -118,3 +121,60 @@ async def test_a_whole_packaged_model(tmp_path: Path) -> None:
     check = check_packaged(model, tmp_path / "home", packages.find)
     assert check.status == "ok"
     assert "verified" in check.found
+
+
+def test_without_a_server_the_recorder_is_fine(app: typer.Typer, home: Path) -> None:
+    checks = {check["name"]: check for check in json.loads(CliRunner().invoke(app, ["--json"]).stdout)}
+    assert (checks["recorder"]["status"], checks["set aside"]["status"]) == ("ok", "ok")
+    assert "dropped" not in checks
+
+
+def test_a_recorder_that_is_switched_off_is_not_looked_for(
+    app: typer.Typer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODERAI_FLOWS__SERVER", "off")
+    checks = {check["name"] for check in json.loads(CliRunner().invoke(app, ["--json"]).stdout)}
+    assert not checks & {"recorder", "set aside", "dropped", "spool"}
+
+
+class OneMetricsPage(BaseHTTPRequestHandler):
+    """A front that only its owner may ask."""
+
+    def do_GET(self) -> None:
+        known = self.headers["Authorization"] == "Bearer secret" and self.path == "/metrics"
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        self.wfile.write(b'coderai_spool_dropped{what="detail"} 3.0\ncoderai_spool_dropped{what="run"} 2.0\n')
+
+    def log_message(self, *_: object) -> None:
+        """A test's output is not the place."""
+
+
+@pytest.mark.parametrize(("token", "words"), [("secret", "2 runs, and the detail of 3 more"), ("other", "HTTP 401")])
+def test_what_was_dropped_is_asked_of_the_running_front(home: Path, token: str, words: str) -> None:
+    with HTTPServer(("127.0.0.1", 0), OneMetricsPage) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        (home / "run").mkdir()
+        run = {"url": f"http://127.0.0.1:{server.server_port}", "pid": os.getpid(), "token": token}
+        (home / "run" / "front.json").write_text(json.dumps(run))
+        checks = {check.name: check for check in recorder_checks(Settings(home=home))}
+        thread.join()
+    assert checks["recorder"].status == "problem"  # nobody has written its status
+    assert checks["dropped"].status == "warning"
+    assert words in checks["dropped"].found
+
+
+def test_a_front_that_hangs_does_not_hang_the_doctor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cli.doctor.METRICS_LIMIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        (home / "run").mkdir()
+        run = {"url": f"http://127.0.0.1:{deaf.getsockname()[1]}", "pid": os.getpid(), "token": "x"}
+        (home / "run" / "front.json").write_text(json.dumps(run))
+        checks = {check.name: check for check in recorder_checks(Settings(home=home))}
+    assert checks["dropped"].status == "warning"
+
+
+@pytest.mark.parametrize("page", ["", "other_gauge 1\n"])
+def test_a_page_without_the_gauge(page: str) -> None:
+    assert read_dropped(page) == (0, 0)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from api.cli.local import call_front, install
+from api.cli.local import call_front, front_url, install
 from infra.errors import CoderAIError, InvalidRequest
 from infra.listen import RUN_FILE
 from infra.settings import Settings, load_settings
@@ -70,6 +70,22 @@ async def test_the_owner_asks_with_the_internal_token(home: Path) -> None:
     result, seen = await asked(web.json_response({"a": 1}), "POST", {"b": 2})
     assert result == {"a": 1}
     assert seen == ["POST", "/v1/x", "Bearer hush", '{"b": 2}']
+
+
+async def test_an_error_has_its_code(home: Path) -> None:
+    with pytest.raises(CoderAIError) as caught:
+        await asked(web.Response(status=503, text='{"error": {"message": "no room", "code": "no_room"}}'))
+    assert caught.value.code == "no_room"
+
+
+async def test_an_answer_that_is_not_json(home: Path) -> None:
+    with pytest.raises(CoderAIError, match="is not JSON"):
+        await asked(web.Response(text="<html>"))
+
+
+def test_where_the_front_is(home: Path) -> None:
+    running(load_settings(), '{"url": "http://127.0.0.1:1", "token": "t"}')
+    assert front_url(load_settings()) == "http://127.0.0.1:1"
 
 
 async def test_the_token_goes_through_no_proxy(home: Path) -> None:

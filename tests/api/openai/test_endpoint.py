@@ -88,7 +88,7 @@ async def with_task() -> AsyncIterator[WithTask]:
 
     def make(front: Front, task: Task) -> Endpoint:
         services = front.services
-        runner = Runner(Executor({"own": task}, transport), services.fleet, services.spool)
+        runner = Runner(Executor({"own": task}, transport), services.fleet, services.active, None)
         return Endpoint(dataclasses.replace(services, runner=runner), planning("own", demand=True))
 
     yield make

@@ -1,0 +1,1 @@
+"""Routes for the install's own processes."""

@@ -1,0 +1,117 @@
+"""The job lane: a request that nobody waits for becomes a flow run, which the worker process executes."""
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from api.asgi import Exchange
+from api.errors import Headers
+from api.run import run_headers
+from api.run_views import of_flow_run
+from api.services import Services
+from infra.blobs import Blobs
+from infra.errors import Conflict, FlowsUnavailable, InvalidRequest
+from infra.prefect_api import PrefectApi
+from infra.requests import INLINE_BYTES, Parameter, make_parameter
+from infra.settings import Settings
+from infra.types import Json, KeyName, ModelName, RunId
+
+LANE: Final = b"x-coderai-lane"
+STORE: Final = "jobs"
+"""The blobs of the job lane, below the install's folder."""
+_LOOK_AGAIN_S: Final = 2
+_OFF_S: Final = 60.0
+_KEY_CHARS: Final = 255
+_NOT_INLINE: Final = (b"__prefect", b"\\u0000")
+"""Prefect renders templates that it finds in a flow run's parameters, and no PostgreSQL takes a NUL in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A checked request: `body` as the client sent it, `stream` whether it wants its answer streamed."""
+
+    flow: str
+    model: ModelName
+    key: KeyName
+    body: dict[str, Json]
+    stream: bool
+
+
+def is_job(lane: str) -> bool:
+    """Whether this lane is the job lane.
+
+    Raises:
+        InvalidRequest: there is no such lane.
+    """
+    if lane not in ("interactive", "job"):
+        raise InvalidRequest(
+            f"X-Coderai-Lane is 'interactive' (the default: the answer comes at once) or 'job' (it is fetched later), "
+            f"not {lane[:50]!r}",
+            param="X-Coderai-Lane",
+        )
+    return lane == "job"
+
+
+async def submit(services: Services, exchange: Exchange, job: Job) -> RunId:
+    """Make the flow run and answer 202 with its address; returns its id.
+
+    Raises:
+        InvalidRequest: what a job cannot be.
+        Conflict: its Idempotency-Key was used for another request.
+        FlowsUnavailable: no flow run can be made now.
+        DiskFull: there is no room to keep the request.
+    """
+    if job.stream:
+        raise InvalidRequest(
+            "a job's answer is fetched when it is whole: leave out 'stream', or leave out X-Coderai-Lane",
+            param="stream",
+        )
+    api = flow_runs(services)
+    idempotency_key = _scoped(exchange.header(b"idempotency-key"), job.key)
+    parameter = await asyncio.to_thread(_kept, services.settings, job.body)
+    tags = [f"model:{job.model}", f"key:{job.key}", "lane:job"]
+    run = await api.create_run(f"{job.flow}/{job.flow}", {"request": parameter}, tags, idempotency_key)
+    if run.parameters.get("request") != parameter:
+        raise Conflict(
+            f"this Idempotency-Key was used for another request, run {run.id}: take a new one", param="Idempotency-Key"
+        )
+    view = of_flow_run(run, job.flow).model_copy(update={"key": None})
+    headers: Headers = [
+        (b"content-type", b"application/json"),
+        (b"location", f"/v1/runs/{run.id}".encode()),
+        (b"retry-after", str(_LOOK_AGAIN_S).encode()),
+    ]
+    await exchange.answer(202, view.model_dump_json().encode(), headers + run_headers(run.id, ""))
+    return run.id
+
+
+def flow_runs(services: Services) -> PrefectApi:
+    """Where flow runs are.
+
+    Raises:
+        FlowsUnavailable: nowhere, by the settings.
+    """
+    if services.prefect_api is None:
+        raise FlowsUnavailable(
+            "this server keeps no flow runs: flows.server is 'off' in its settings", retry_after_s=_OFF_S
+        )
+    return services.prefect_api
+
+
+def _kept(settings: Settings, body: dict[str, Json]) -> Parameter:
+    """The parameter of the flow run; the request is in it where everybody with the UI may read it, else in a blob."""
+    text = orjson.dumps(body)
+    inline = settings.payloads == "all" and not any(mark in text for mark in _NOT_INLINE)
+    return make_parameter(body, Blobs(settings.at(STORE)), inline_bytes=INLINE_BYTES if inline else -1)
+
+
+def _scoped(idempotency_key: str | None, key: KeyName) -> str | None:
+    """One key's idempotency keys are not another's."""
+    if idempotency_key is None:
+        return None
+    if not 0 < len(idempotency_key) <= _KEY_CHARS:
+        raise InvalidRequest(f"Idempotency-Key is 1 to {_KEY_CHARS} characters long", param="Idempotency-Key")
+    return hashlib.sha256(f"{key}\n{idempotency_key}".encode()).hexdigest()

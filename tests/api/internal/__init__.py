@@ -1,0 +1,1 @@
+"""The routes for the install's own processes."""
