@@ -22,7 +22,7 @@ PIP := $(PY) -m pip install --quiet
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help serve test lint static format docs bench conformance chaos constraints clean
+.PHONY: help serve test packages lint static format docs bench conformance chaos constraints clean
 
 help: ## this text
 	@echo "CoderAI: one OpenAI-compatible API in front of every machine you have."
@@ -41,6 +41,12 @@ test: $(DEV) $(PACKAGED) ## all checks and all tests that this machine can run (
 	@$(MAKE) --no-print-directory static
 	@echo "== tests"
 	@$(PY) -m pytest -m "not gpu" --durations=10 --durations-min=5 $(PYTEST_ARGS)
+
+# Debian's Chromium and PostgreSQL, for the tests that use them; without these they are skipped and say so.
+TEST_PACKAGES := chromium postgresql
+packages: ## what some tests use beside Python: a browser, a database server (Debian and Ubuntu, as root)
+	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_PACKAGES) >/dev/null; }
 
 lint: static ## ruff, mypy, import contracts and the habits of this code base (tests/repo)
 	$(call phase,habits,$(PY) -m pytest tests/repo $(PYTEST_ARGS))
@@ -61,6 +67,7 @@ bench: $(DEV) $(PACKAGED) ## measure this front against a bare proxy and others 
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 	@$(PY) -m benchmarks.text
 	@$(PY) -m benchmarks.memory
+	@$(PY) -m benchmarks.recording --many 100000
 
 conformance: $(DEV) $(PACKAGED) ## run the OpenAI client's own API tests against this server
 	@$(PY) -m tests.conformance $(if $(OPENAI_SPEC),--spec $(OPENAI_SPEC)) $(CONFORMANCE_ARGS)

@@ -32,7 +32,8 @@ class Product:
         self.key = ""
         self.log_path = home.with_name(f"{home.name}.log")
         kept = {name: value for name, value in inherited_environment().items() if not name.startswith("CODERAI_")}
-        named = {"HOME": str(home), "SERVER__PORT": str(self.port), **(settings or {})}
+        without_flows = {"FLOWS__SERVER": "off", "RECORD__SPOOL": "true"}
+        named = {"HOME": str(home), "SERVER__PORT": str(self.port), **without_flows, **(settings or {})}
         self.environment = kept | {f"CODERAI_{name}": value for name, value in named.items()} | {"COLUMNS": "200"}
         self.process: subprocess.Popen[bytes] | None = None
         if config:
@@ -124,11 +125,15 @@ class Product:
     def front_pid(self) -> int:
         return self._pid("api.front")
 
+    def pid_of(self, module: str) -> int:
+        """The process that runs a module of ours."""
+        return self._pid(f" {module} ")
+
     def engine_pid(self, model: str) -> int:
         return self._pid("workers.engine.llama", f'"name":"{model}"')
 
     def _pid(self, *words: str) -> int:
-        found = [pid for pid, line in self.processes().items() if all(word in line for word in words)]
+        found = [pid for pid, line in self.processes().items() if all(word in f"{line} " for word in words)]
         assert len(found) == 1, f"{words}: {found}"
         return found[0]
 
