@@ -18,13 +18,15 @@ class Answer:
         return self.body.decode(errors="replace")
 
 
-def post(port: int, path: str, body: bytes, key: str, within_s: float = 120.0) -> Answer:
-    """POST a JSON document.
+def post(
+    port: int, path: str, body: bytes, key: str, within_s: float = 120.0, extra: dict[str, str] | None = None
+) -> Answer:
+    """POST a JSON document, with `extra` headers.
 
     Raises:
         OSError: nobody listens, or the answer did not come in time.
     """
-    return _exchange(port, "POST", path, body, key, within_s)
+    return _exchange(port, "POST", path, body, _headers(body, key) | (extra or {}), within_s)
 
 
 def get(port: int, path: str, key: str, within_s: float = 30.0) -> Answer:
@@ -33,7 +35,7 @@ def get(port: int, path: str, key: str, within_s: float = 30.0) -> Answer:
     Raises:
         OSError: nobody listens, or the answer did not come in time.
     """
-    return _exchange(port, "GET", path, None, key, within_s)
+    return _exchange(port, "GET", path, None, _headers(None, key), within_s)
 
 
 def stream(port: int, path: str, body: bytes, key: str, within_s: float = 120.0) -> Iterator[str]:
@@ -63,10 +65,12 @@ def _headers(body: bytes | None, key: str) -> dict[str, str]:
     return {**headers, "Authorization": f"Bearer {key}"} if key else headers
 
 
-def _exchange(port: int, method: str, path: str, body: bytes | None, key: str, within_s: float) -> Answer:
+def _exchange(
+    port: int, method: str, path: str, body: bytes | None, headers: dict[str, str], within_s: float
+) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s)
     try:
-        connection.request(method, path, body, _headers(body, key))
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return Answer(response.status, response.read())
     finally:

@@ -77,10 +77,18 @@ class Install:
         Raises:
             StartFailed: there is none.
         """
+        return self.child_pid(_FRONT)
+
+    def child_pid(self, module: str) -> int:
+        """The supervisor's child that runs a module of ours.
+
+        Raises:
+            StartFailed: there is none.
+        """
         for child in psutil.Process(self.pid).children():
-            if any(_FRONT in word for word in child.cmdline()):
+            if module in child.cmdline():
                 return child.pid
-        raise StartFailed(f"no child of the supervisor has {_FRONT} in its arguments")
+        raise StartFailed(f"no child of the supervisor runs {module}")
 
     def wait_until_served(self, model: str, key: str, within_s: float = 120.0) -> None:
         """Return once a short chat with the model succeeds.

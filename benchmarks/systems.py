@@ -48,7 +48,7 @@ def start(name: str, upstream: Program, upstream_port: int, stack: ExitStack) ->
         if name == BARE:
             return _start_bare(upstream_port, scratch, stack)
         if name == OURS:
-            return _start_ours(upstream_port, scratch, stack)
+            return start_ours(upstream_port, scratch, stack)
         return _start_peer(name, upstream_port, scratch, stack)
     except NotInstalled as error:
         return Absent(name, f"did not install: {error}")
@@ -64,8 +64,10 @@ def _start_bare(upstream_port: int, scratch: Path, stack: ExitStack) -> System:
     return System(BARE, port, "", proxy.pid, proxy.pid)
 
 
-def _start_ours(upstream_port: int, scratch: Path, stack: ExitStack) -> System:
-    install = Install(scratch / "home", {"MODELS__PACKAGED": "false"})
+def start_ours(upstream_port: int, scratch: Path, stack: ExitStack, settings: dict[str, str] | None = None) -> System:
+    """The front as always, its spool included; what happens behind it is measured by `benchmarks.recording`."""
+    alone = {"MODELS__PACKAGED": "false", "FLOWS__SERVER": "off", "RECORD__SPOOL": "true"}
+    install = Install(scratch / "home", alone | (settings or {}))
     url = f"http://127.0.0.1:{upstream_port}"
     slots = ("--max-instances", "64")  # the upstream has no limit of its own; the default of 4 would measure the queue
     install.command("models", "add", MODEL, "--service-url", url, "--served-model", MODEL, *slots)

@@ -26,7 +26,7 @@ from workers.wire import LLAMA_TOKEN_VARIABLE
 MODEL = "chat"
 CHATS = 4
 _PATH = "/v1/chat/completions"
-_CONFIG = '[[model]]\nname = "{name}"\npath = "{path}"\nmax_instances = {slots}\n'
+CONFIG = '[[model]]\nname = "{name}"\npath = "{path}"\nmax_instances = {slots}\n'
 _FILLER = "The {number}th traveller of caravan {mark} carried salt, two lamps and a letter that nobody had opened. "
 
 
@@ -142,9 +142,9 @@ def main() -> None:
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="coderai-bench-") as scratch:
         home = Path(scratch) / "home"
-        weights = _weights(home)
-        config = _CONFIG.format(name=MODEL, path=weights, slots=CHATS)
-        install = Install(home, {"MODELS__PACKAGED": "false"}, config)
+        path = weights(home)
+        config = CONFIG.format(name=MODEL, path=path, slots=CHATS)
+        install = Install(home, {"MODELS__PACKAGED": "false", "FLOWS__SERVER": "off"}, config)
         key = install.create_key("bench")
         with install:
             install.wait_until_served(MODEL, key)
@@ -154,7 +154,7 @@ def main() -> None:
             _turns(sides, given.rounds, given.sentences)
 
 
-def _weights(home: Path) -> Path:
+def weights(home: Path) -> Path:
     """SmolLM2's file, in the folder that an install may serve from."""
     packaged = next(each for each in PACKAGED if each.name == "smollm2-135m-instruct")
     models = home / "models"
