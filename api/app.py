@@ -21,7 +21,9 @@ from api.services import Services
 from infra.errors import CoderAIError, InvalidRequest
 from infra.types import Json
 
-_SITE = ("flows", "login", "logout", "admin")
+_STATES = ("cancelled", "completed", "crashed", "failed", "pending", "running", "scheduled")
+_ICONS = ("ico", "favicon.ico", "favicon-dark.ico", *(f"{state}.svg" for state in _STATES))
+_SITE = ("flows", "login", "logout", "admin", *_ICONS)
 _OPEN = frozenset({"/healthz", "/metrics"})
 """Paths that need no key, or look at the settings for it themselves."""
 _DEEPEST = 200

@@ -5,8 +5,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
 from api.asgi import Exchange
 from api.errors import Headers
 from api.run import run_headers
@@ -25,8 +23,6 @@ STORE: Final = "jobs"
 _LOOK_AGAIN_S: Final = 2
 _OFF_S: Final = 60.0
 _KEY_CHARS: Final = 255
-_NOT_INLINE: Final = (b"__prefect", b"\\u0000")
-"""Prefect renders templates that it finds in a flow run's parameters, and no PostgreSQL takes a NUL in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +99,8 @@ def flow_runs(services: Services) -> PrefectApi:
 
 def _kept(settings: Settings, body: dict[str, Json]) -> Parameter:
     """The parameter of the flow run; the request is in it where everybody with the UI may read it, else in a blob."""
-    text = orjson.dumps(body)
-    inline = settings.payloads == "all" and not any(mark in text for mark in _NOT_INLINE)
-    return make_parameter(body, Blobs(settings.at(STORE)), inline_bytes=INLINE_BYTES if inline else -1)
+    inline_bytes = INLINE_BYTES if settings.payloads == "all" else -1
+    return make_parameter(body, Blobs(settings.at(STORE)), inline_bytes=inline_bytes)
 
 
 def _scoped(idempotency_key: str | None, key: KeyName) -> str | None:

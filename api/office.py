@@ -39,7 +39,7 @@ log = logging.getLogger("api.office")
 STOP_S: Final = 4.0
 """Seconds that jobs have for their last words when the process is asked to end."""
 LOOK_S: Final = 60.0
-"""Seconds between looks at cards and work pools of which no event has told."""
+"""Seconds between looks at cards, work pools and deployments of which no event has told."""
 _PAUSE_S: Final = 1.0
 _RECORDED_S: Final = 5.0
 """Seconds in which the record of a front's run may still come, with the end that it really had."""
@@ -68,7 +68,7 @@ class House:
         Raises:
             httpx.HTTPError: Prefect does not answer.
         """
-        await self.look_at_pools()
+        await self.look()
         written = await self.deployments.apply(self.client)
         self.crew.nudge()
         await sweep(self.client, self.crew.pools, self.desk.live, first=False)
@@ -76,7 +76,7 @@ class House:
             self.cancelling(run.id, float("inf"))
         log.info("jobs run on the pools %s; %d deployments written", ", ".join(self.crew.pools), written)
 
-    async def look_at_pools(self) -> None:
+    async def look(self) -> None:
         """Have a worker for each pool that wants one; the first time, give earlier workers' runs their end before.
 
         Raises:
@@ -97,22 +97,23 @@ class House:
             await self.crew.serve(served)
 
     async def keep_looking(self) -> None:
-        """Look at the pools, for ever."""
+        """Look at pools and deployments, for ever: an operator may have deleted one."""
         while True:
             await either(self.changed, LOOK_S)
             self.changed.clear()
             try:
-                await self.look_at_pools()
+                await self.look()
+                await self.deployments.apply(self.client, lost=True)
                 self.crew.nudge()
             except (httpx.HTTPError, PrefectException, CoderAIError) as error:
-                log.info("the work pools could not be looked at: %s", error or type(error).__name__)
+                log.info("work pools and deployments could not be looked at: %s", error or type(error).__name__)
 
     def waiting(self, pool: UUID) -> None:
         """See `Listener.waiting`."""
         self.crew.nudge(pool)
 
-    def pools_changed(self) -> None:
-        """See `Listener.pools_changed`."""
+    def changes(self) -> None:
+        """See `Listener.changes`."""
         self.changed.set()
 
     def cancelling(self, run: UUID, occurred_at: float) -> None:
@@ -141,9 +142,10 @@ class House:
         recorded = (found.infrastructure_pid or "").startswith(FRONT_PID)
         await asyncio.sleep(_RECORDED_S if recorded else _HANDED_OUT_S)
         found = await self.client.read_flow_run(run)
-        if found.state is None or not found.state.is_cancelling() or self.crew.cancel(run, float("inf")):
-            return
-        await self.client.set_flow_run_state(run, nobodys(), force=True)
+        if found.state is None or found.state.is_final() or self.crew.cancel(run, float("inf")):
+            return  # Prefect lets a worker that was just taking the run make it Running in spite of the wish
+        if found.state.is_cancelling():
+            await self.client.set_flow_run_state(run, nobodys(), force=True)
 
 
 async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
@@ -152,7 +154,7 @@ async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
     async with _house(settings, token) as house:
         keeping = [
             asyncio.create_task(Subscription(house, house.settle).keep(), name="Prefect's events"),
-            asyncio.create_task(house.keep_looking(), name="the look at the work pools"),
+            asyncio.create_task(house.keep_looking(), name="the look at pools and deployments"),
         ]
         stopping = asyncio.create_task(_until(stopped))
         done, _ = await asyncio.wait({stopping, *keeping}, return_when=asyncio.FIRST_COMPLETED)

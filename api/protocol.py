@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
 from api.asgi import CLIENT_EXTENSION, Client, Message, Send
@@ -95,6 +96,17 @@ def _unchunked(cycle: RequestResponseCycle) -> Send:
     return send_plain
 
 
+class RefusableWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket; that one takes each refusal in words for an application that forgot to answer, and logs it
+    as an error: anybody could fill the log."""
+
+    async def send(self, message: Any) -> None:
+        """See ASGI."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
+
 class PatientProtocol(HttpToolsProtocol):
     """One client's connection."""
 
@@ -159,6 +171,7 @@ class PatientProtocol(HttpToolsProtocol):
         elif not _readable(self.url, self.headers):
             self._refuse(b"400 Bad Request", _NO_WEBSOCKET, b"invalid_http")
         else:
+            self.ws_protocol_class = RefusableWebSocket
             super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:

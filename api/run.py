@@ -86,12 +86,15 @@ class Runner:
                 try:
                     answer = await self._answer(order.plan, order.entry, recorder, channel)
                 except asyncio.CancelledError as cancelled:
-                    error = cancelled
+                    error = RunCancelled("the front was stopped while it ran")
                     error = _forgiven(active, watch, cancelled)
                 except Exception as failure:  # noqa: BLE001  # kept for the record; the caller answers it
                     error = failure
                 if isinstance(error, Exception):
                     unanswered = await _told(channel, error)
+            if error is not None and self._recording is not None:
+                active.task = None  # it is over: there is nothing to cancel any more
+                await self._recording.failing(recorder)
         finally:
             # Before the client has its answer: what was acknowledged is in the spool, whatever happens to us then.
             self._active.leave(active)

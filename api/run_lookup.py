@@ -1,7 +1,7 @@
 """Finding runs: in this front's memory, and in Prefect, which has a run a moment after its end. A key sees its own."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -71,7 +71,8 @@ async def list_runs(services: Services, key: Key, wanted: Wanted, limit: int) ->
     """
     before = None
     if wanted.after is not None:
-        before = _began((await find(services, key, wanted.after)).view)
+        last = (await find(services, key, wanted.after)).view
+        wanted, before = replace(wanted, after=last.id), _began(last)
     memory = [view for view in map(of_record, services.active.all()) if _fits(view, wanted, before)]
     memory = sorted(memory, key=_age)[: limit + 1]
     merged, incomplete = memory, None

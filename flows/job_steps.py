@@ -27,8 +27,8 @@ _NO_STEP = StepId("")
 class SlotGiver(Protocol):
     """Who gives slots: the front."""
 
-    async def acquire(self, ask: LeaseAsk) -> JobLease:
-        """A slot; waits for one; raises the front's refusal."""
+    async def acquire(self, ask: LeaseAsk, waits: Say) -> JobLease:
+        """A slot; waits for one, and tells why; raises the front's refusal."""
         ...
 
 
@@ -40,6 +40,7 @@ class JobPlacer:
     run: RunId
     plan: Plan
     key: KeyName
+    say: Say
     device: PoolId | None = None
     step: StepId = _NO_STEP
 
@@ -55,10 +56,13 @@ class JobPlacer:
             flow=self.plan.flow,
             key=self.key,
             model=self.plan.model,
-            demand=replace(demand, pin=demand.pin or self.device),
+            demand=replace(demand, pin=demand.pin or self.device, patient=True),
             tried=tuple(sorted(tried)),
         )
-        return await self.slots.acquire(ask)
+        return await self.slots.acquire(ask, self._waits)
+
+    def _waits(self, why: str) -> None:
+        self.say(f"step {self.step}: waits: {why}")
 
 
 @dataclass(frozen=True, slots=True)

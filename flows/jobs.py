@@ -102,7 +102,9 @@ async def _job(name: str, parameter: dict[str, Any]) -> State[None]:
     """The run's end as a state with a sentence of ours: what a flow raises, Prefect would put in words of its own, and
     write to disk."""
     state: State[None]
+    job = CURRENT.get()
     try:
+        job.begin()
         await _carry_out(name, parameter)
         state = Completed(message="its answer is kept; the run's artifact links to it")
     except asyncio.CancelledError:
@@ -112,7 +114,7 @@ async def _job(name: str, parameter: dict[str, Any]) -> State[None]:
     except Exception as error:
         log.exception("a job of the flow %s met a mistake of ours", name)
         state = Failed(message=f"the worker made a mistake ({type(error).__name__}); the install's log has the details")
-    CURRENT.get().said = state
+    job.said = state
     return state
 
 
@@ -146,10 +148,11 @@ async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
     request = {field: value for field, value in request.items() if field not in _STREAMING}
     plan = Plan.from_json(await office.planner.plan(name, request, key))
     notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info)
+    placer = JobPlacer(office.slots, run, plan, key, notes.say, CURRENT.get().device)
     executor = JobExecutor(office, notes, await asyncio.to_thread(office.files.steps, run))
     failure: BaseException | None = None
     try:
-        result = await executor.run(plan, JobPlacer(office.slots, run, plan, key, CURRENT.get().device), notes)
+        result = await executor.run(plan, placer, notes)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
         await asyncio.to_thread(_keep, office.files, run, result.value)
     except BaseException as error:

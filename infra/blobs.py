@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,13 @@ _REF = re.compile(r"sha256:(?P<shard>[0-9a-f]{2})(?P<rest>[0-9a-f]{62})", re.ASC
 _WRITING_S = 3600.0
 """No write takes longer; an older half-written file is nobody's."""
 _SHARD = re.compile(r"[0-9a-f]{2}", re.ASCII)
+
+
+class Held(NamedTuple):
+    """A blob that may be let go again: `made_ns` is when it was made, None where it was there before."""
+
+    ref: str
+    made_ns: int | None
 
 
 class _Aged(NamedTuple):
@@ -40,13 +48,29 @@ class Blobs:
         Raises:
             DiskFull: no room; nothing is left behind.
         """
+        return self.hold(data).ref
+
+    def hold(self, data: bytes) -> Held:
+        """Keep `data` as `put` does, perhaps for a short time only: see `let_go`.
+
+        Raises:
+            DiskFull: no room; nothing is left behind.
+        """
         ref = f"sha256:{hashlib.sha256(data).hexdigest()}"
         path = self._path(ref)
         if _refreshed(path, data):
-            return ref
+            return Held(ref, None)
         make_private_folder(path.parent)
         write_atomic(path, data, durable=False)
-        return ref
+        return Held(ref, path.stat(follow_symlinks=False).st_mtime_ns)
+
+    def let_go(self, held: Held) -> None:
+        """Delete it, unless somebody else has put the same content, before or since: then it is theirs, too. What
+        cannot be deleted now is pruned later."""
+        path = self._path(held.ref)
+        with suppress(OSError):
+            if path.stat(follow_symlinks=False).st_mtime_ns == held.made_ns:
+                path.unlink()
 
     def get(self, ref: str) -> bytes:
         """The content, compared with its name.

@@ -22,7 +22,7 @@ class Payload:
     the results of the steps that had finished."""
 
     request: Any = None
-    """The request's JSON; an `orjson.Fragment` while it is being written."""
+    """The request's JSON; an `orjson.Fragment` while it is being written, bytes until it has gone to a blob."""
     blob: str | None = None
     steps: dict[str, Json] = field(default_factory=dict)
 

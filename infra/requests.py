@@ -5,10 +5,9 @@ everybody's eyes, `{"$gone": "a sentence"}` where it is not kept.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
-from pydantic import TypeAdapter, ValidationError
 
 from infra.blobs import Blobs, is_ref
 from infra.errors import InvalidRequest, NotFound, PayloadGone
@@ -16,28 +15,47 @@ from infra.types import Json
 
 INLINE_BYTES: Final = 64 << 10
 """Largest request that stands in the parameter itself."""
+_NOT_INLINE: Final = (b"__prefect", b'"$ref"', b"\\u0000")
+"""Prefect renders templates that it finds in a flow run's parameters, its flow engine takes every `$ref` (of a tool's
+JSON schema, say) for one of its blocks, and no PostgreSQL takes a NUL in JSON."""
 BLOB: Final = "$blob"
 GONE: Final = "$gone"
 
 Parameter = dict[str, Json]
-_REQUEST: Final[TypeAdapter[Parameter]] = TypeAdapter(Parameter)
 
 
-def make_parameter(request: Json, blobs: Blobs, *, inline_bytes: int = INLINE_BYTES) -> Parameter:
+class Store(Protocol):
+    """Where large requests go (`Blobs`)."""
+
+    def put(self, data: bytes) -> str:
+        """Keep `data`; returns its reference."""
+
+
+def make_parameter(request: Json, blobs: Store, *, inline_bytes: int = INLINE_BYTES) -> Parameter:
     """The parameter for `request`; what is over `inline_bytes` as JSON goes to `blobs`.
 
+    A whole number of more than 64 bits becomes the nearest float, which is what it was to the front that took it.
     A request with a key that starts with `$` is never inline: a client could write a reference to what is not its own.
+    Nor is one with anything in it that Prefect would take for its own.
 
     Raises:
-        InvalidRequest: the request is no JSON object.
+        InvalidRequest: the request is no JSON object, or nested too deeply.
         DiskFull: there is no room for the blob.
     """
     if not isinstance(request, dict):
         raise InvalidRequest("a request is a JSON object")
-    text = orjson.dumps(request)
-    if len(text) <= inline_bytes and not any(key.startswith("$") for key in request):
-        return request
-    return {BLOB: blobs.put(text)}
+    try:
+        text = orjson.dumps(request)
+    except orjson.JSONEncodeError:
+        request = _stored(request)
+        text = orjson.dumps(request)
+    if (
+        len(text) > inline_bytes
+        or any(key.startswith("$") for key in request)
+        or any(map(text.__contains__, _NOT_INLINE))
+    ):
+        return {BLOB: blobs.put(text)}
+    return request
 
 
 def blob_parameter(ref: str) -> Parameter:
@@ -68,9 +86,33 @@ def resolve(parameter: Mapping[str, Json], stores: Iterable[Blobs]) -> Parameter
         return dict(parameter)
     text = _content(str(parameter[BLOB]), stores)
     try:
-        return _REQUEST.validate_json(text)
-    except ValidationError as error:
-        raise PayloadGone("This run cannot be executed again: what was kept of it is no request") from error
+        request = orjson.loads(text)  # as the front reads it: other readers know other numbers, and less nesting
+    except orjson.JSONDecodeError:
+        request = None
+    if not isinstance(request, dict):
+        raise PayloadGone("This run cannot be executed again: what was kept of it is no request")
+    return request
+
+
+def _stored(request: Parameter) -> Parameter:
+    try:
+        storable = {key: _storable(value) for key, value in request.items()}
+        orjson.dumps(storable)
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise InvalidRequest("the request is nested too deeply: flatten it, 250 levels are the most") from error
+    return storable
+
+
+def _storable(value: Json) -> Json:
+    match value:
+        case int() if not -(2**63) <= value < 2**64:
+            return float(value)
+        case dict():
+            return {key: _storable(item) for key, item in value.items()}
+        case list():
+            return [_storable(item) for item in value]
+        case _:
+            return value
 
 
 def _content(ref: str, stores: Iterable[Blobs]) -> bytes:

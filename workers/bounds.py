@@ -14,6 +14,8 @@ from workers.types import EngineView, PoolView
 
 HEAD = PoolId("head")
 """The work pool that stands for this install: what holds for it holds for all requests, far services' too."""
+POOL_PAUSED = "pool_paused"
+"""The code of the error where only a pause is in the way, or a limit of 0."""
 
 
 @dataclass(frozen=True, slots=True)

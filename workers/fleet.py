@@ -11,7 +11,7 @@ from infra.errors import Draining, EngineFailed, ModelLoading, NoCapacity, NoRoo
 from infra.settings import ServerSettings
 from infra.types import EngineId, ModelName, PoolId
 from workers.affinity import Affinity
-from workers.bounds import Bounds
+from workers.bounds import POOL_PAUSED, Bounds
 from workers.lines import SlotLine
 from workers.live import Engine, Lease
 from workers.loading import load_failed, load_outcome
@@ -80,13 +80,13 @@ class Fleet:
             if self.draining:
                 raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
             if self.bounds.closed is not None:
-                raise NoCapacity(self.bounds.closed, retry_after_s=10)
+                raise NoCapacity(self.bounds.closed, retry_after_s=10, code=POOL_PAUSED)
             placement = self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
             if placement.action == "use" and placement.engine is not None:
                 engine = self._engine(entry, placement.engine)
                 engine.in_flight += 1
                 return self._lease(engine, placement, started_s, demand)
-            handed = await self._wait(placement, entry, started_s)
+            handed = await self._wait(placement, entry, started_s, patient=demand.patient)
             if handed is not None:
                 return self._lease(handed, placement, started_s, demand)
             entry = self.current(entry)
@@ -160,13 +160,15 @@ class Fleet:
         """Requests that wait for a slot of the model."""
         return len(self._lines.get(model, ()))
 
-    async def _wait(self, placement: Placement, entry: ModelEntry, started_s: float) -> Engine | None:
+    async def _wait(self, placement: Placement, entry: ModelEntry, started_s: float, *, patient: bool) -> Engine | None:
         """Wait for a slot that is handed over, or for what has to come first; None means: decide again."""
         if placement.action == "queue":
             left_s = started_s + self._settings.queue_wait_s - self._clock()
-            return await self._line(entry.name).wait(entry, left_s)
+            return await self._line(entry.name).wait(entry, left_s, patient=patient)
         if placement.action == "none":
-            raise NoRoom(placement.reason, retry_after_s=10)
+            paused = {pool.paused for pool in self._pools.values()}
+            held = any(over.reason in paused for over in placement.passed_over)
+            raise NoRoom(placement.reason, retry_after_s=10, code=POOL_PAUSED if held else None)
         await self._wait_loaded(entry, placement, started_s)
         return None
 

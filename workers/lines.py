@@ -1,8 +1,12 @@
-"""Who waits for a model: a line for its slots, first come first served, and a count of those who wait for its load."""
+"""Who waits for a model: a line for its slots, and a count of those who wait for its load.
+
+First come, first served, but for the patient: so many who come after one of them are served before it, and no more, so
+that a heap of jobs delays no client, nor clients a job for ever.
+"""
 
 import asyncio
 import itertools
-from collections import deque
+from bisect import insort
 from collections.abc import Callable
 
 from infra.errors import QueueFull
@@ -12,13 +16,15 @@ from workers.types import ModelEntry
 _MOST_S = 60.0
 _WEIGHT = 0.2
 """Of the newest request in the mean time that a request takes."""
-
+OVERTAKEN = 64
+"""How many who came later may go before one that is patient."""
 
 _Slot = tuple[Engine, int]
 """A slot that was handed over, and the engine's epoch in that moment: it may be lost before its taker wakes."""
 _Waiter = asyncio.Future[_Slot | None]
+_Place = tuple[int, int, _Waiter]
+"""Its turn, of all that wait, for whatever model; the number of its coming, which tells equal turns apart; itself."""
 _NUMBERS = itertools.count()
-"""Who came first, of all that wait, for whatever model."""
 
 
 class SlotLine:
@@ -27,27 +33,29 @@ class SlotLine:
 
     def __init__(self, pass_on: "Callable[[SlotLine, Engine], None] | None" = None) -> None:
         self.for_load = 0
-        self._waiters: deque[tuple[int, _Waiter]] = deque()
+        self._waiters: list[_Place] = []
         self._mean_service_s = 1.0
         self._pass_on = pass_on or SlotLine.next_or_free
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    async def wait(self, entry: ModelEntry, timeout_s: float) -> Engine | None:
-        """Wait for a slot that is handed over; None means: look again, the engine has gone.
+    async def wait(self, entry: ModelEntry, timeout_s: float, *, patient: bool = False) -> Engine | None:
+        """Wait for a slot that is handed over; None means: look again, the engine has gone. The `patient` take no
+        place from others, and find one whenever they come: the worker process bounds how many there are.
 
         Raises:
             QueueFull: the line is full, or nothing came free in time.
         """
-        if len(self._waiters) >= entry.queue_max_waiting:
+        if not patient and sum(turn == number for turn, number, _ in self._waiters) >= entry.queue_max_waiting:
             raise QueueFull(
                 f"model '{entry.name}' has its {entry.queue_max_waiting} waiting requests already; try again later",
                 retry_after_s=self._back_in_s(entry),
             )
         waiter: _Waiter = asyncio.get_running_loop().create_future()
-        place = (next(_NUMBERS), waiter)
-        self._waiters.append(place)
+        number = next(_NUMBERS)
+        place = (number + OVERTAKEN * patient, number, waiter)
+        insort(self._waiters, place)
         try:
             async with asyncio.timeout(timeout_s):
                 slot = await waiter
@@ -68,15 +76,15 @@ class SlotLine:
         return engine
 
     def first(self) -> int | None:
-        """The number of whoever has waited longest; None if nobody waits."""
-        while self._waiters and self._waiters[0][1].done():
-            self._waiters.popleft()  # it is leaving
+        """The turn of whoever comes next; None if nobody waits."""
+        while self._waiters and self._waiters[0][-1].done():
+            del self._waiters[0]  # it is leaving
         return self._waiters[0][0] if self._waiters else None
 
     def hand_over(self, engine: Engine) -> bool:
-        """Give a taken slot to whoever has waited longest; False if nobody waits."""
+        """Give a taken slot to whoever comes next; False if nobody waits."""
         while self._waiters:
-            _number, waiter = self._waiters.popleft()
+            waiter = self._waiters.pop(0)[-1]
             if not waiter.done():
                 waiter.set_result((engine, engine.epoch))
                 return True
@@ -89,8 +97,8 @@ class SlotLine:
 
     def look_again(self) -> None:
         """Wake everybody: what they wait for is not coming."""
-        while self._waiters:
-            _number, waiter = self._waiters.popleft()
+        waiters, self._waiters = self._waiters, []
+        for _turn, _number, waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -98,9 +106,9 @@ class SlotLine:
         """Note how long a request took."""
         self._mean_service_s += _WEIGHT * (seconds - self._mean_service_s)
 
-    def _leave(self, place: tuple[int, _Waiter]) -> None:
+    def _leave(self, place: _Place) -> None:
         """A waiter that is gone keeps no place, nor a slot that was handed to it in the same moment."""
-        waiter = place[1]
+        waiter = place[-1]
         if place in self._waiters:
             self._waiters.remove(place)
         elif not waiter.cancelled() and (slot := waiter.result()) is not None and slot[0].epoch == slot[1]:

@@ -85,12 +85,16 @@ class ModelEntry(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a step needs: a model in a capability; `affinity_key` names its conversation."""
+    """What a step needs: a model in a capability; `affinity_key` names its conversation.
+
+    `patient`: nobody waits for its answer, so that others may overtake it.
+    """
 
     model: ModelName
     capability: Capability
     affinity_key: str | None = None
     pin: PoolId | None = None
+    patient: bool = False
 
 
 EngineState = Literal["ready", "loading", "down", "quarantined"]

@@ -134,13 +134,14 @@ class RequestBody:
 def page_headers(exchange: Exchange) -> Headers:
     """What a browser may do with an answer of the flow-run server's.
 
+    Its pages have no scripts but files; the one that draws a run's graph makes code at run time (`unsafe-eval`).
     Its UI calls an analytics company's hosts from the browser, whatever its settings: `connect-src` stops that. (It is
     given this host's WebSockets by name, because older Safari does not take them for `'self'`.)
     """
     host = exchange.header(b"host") or ""
     sockets = f" ws://{host} wss://{host}" if _HOST.fullmatch(host) else ""
     policy = (
-        "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+        "default-src 'self'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
         f"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'{sockets}; worker-src 'self' blob:; "
         "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
     )

@@ -11,6 +11,7 @@ from infra.errors import Forbidden, NotAuthenticated
 from infra.tokens import Key
 
 Named = Mapping[bytes, bytes]
+_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Guard:
@@ -74,8 +75,10 @@ def _is_own(url: bytes, named: Named) -> bool:
         parts = urlsplit(url.decode("latin-1"))
     except ValueError:
         return False
-    host = named.get(b"host", b"").decode("latin-1")
-    return parts.scheme in ("http", "https") and bool(host) and parts.netloc.lower() == host.lower()
+    port = _PORTS.get(parts.scheme)
+    host = named.get(b"host", b"").decode("latin-1").lower()
+    # A browser never names the scheme's own port in an Origin; a proxy may do so in the Host.
+    return port is not None and bool(host) and parts.netloc.lower() in (host, host.removesuffix(port))
 
 
 def _foreign(what: str) -> Forbidden:

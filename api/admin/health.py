@@ -5,6 +5,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from api.asgi import headers_by_name
 from api.cold import ServicesDep
 from api.services import Services
 from infra.metrics import Metrics
@@ -23,7 +24,7 @@ async def healthz(services: ServicesDep) -> dict[str, bool | str]:
 async def metrics(request: Request, services: ServicesDep) -> Response:
     """Counters since start and gauges of now. Open to any key, or to all with `server.metrics_public`."""
     if not services.settings.server.metrics_public:
-        services.auth.require(dict(request.scope["headers"]), "user")
+        services.auth.require(headers_by_name(request.scope["headers"]), "user")
     _observe(services)
     return Response(services.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 

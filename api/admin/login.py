@@ -106,11 +106,12 @@ class Login:
 
     def _begin(self, exchange: Exchange, secret: str) -> tuple[bytes, str]:
         """The cookie of a login, and the key's name."""
-        client = exchange.scope["client"]
-        address = client[0] if client else ""
-        self._tries.begin(address)
-        key = self._auth.admin(secret.strip())
-        self._tries.succeeded(address)
+        try:
+            key = self._auth.admin(secret.strip())
+        except CoderAIError:
+            client = exchange.scope["client"]
+            self._tries.failed(client[0] if client else "")
+            raise
         return self._sessions.begin(key, secure=by_https(exchange)).encode(), key.name
 
 

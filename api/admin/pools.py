@@ -15,6 +15,8 @@ from workers.bounds import HEAD
 from workers.pools.orders import CARD_TYPE, HEAD_TYPE, orders, seen
 
 router = APIRouter(prefix="/v1/pools", tags=["pools"])
+_LIMIT_MOST = 2**31 - 1
+"""PostgreSQL's integer, which Prefect keeps a limit in."""
 _TYPES = f"{HEAD_TYPE} and {CARD_TYPE}"
 
 
@@ -42,7 +44,7 @@ class PoolChange(Frozen):
     """What is to be changed of a pool; what is left out stays as it is."""
 
     paused: bool = False
-    concurrency_limit: int | None = Field(None, ge=0)
+    concurrency_limit: int | None = Field(None, ge=0, le=_LIMIT_MOST)
 
 
 @router.get("", summary="List work pools")

@@ -16,6 +16,8 @@ from infra.tokens import Key
 from infra.types import KeyName
 
 COOKIE = "coderai_session"
+_COOKIES_MOST = 16
+"""How many of our name are looked at: each costs a signature, and anybody can send thousands."""
 _KEY_BYTES = 32
 _SALT = "coderai login"
 
@@ -48,8 +50,9 @@ class Sessions:
         A cookie that another site planted beside ours, for a longer path say, must not log our operator out: of several
         with our name the first that is good counts.
         """
-        for name, value in _cookies(headers):
-            key = self._key_of(value) if name == COOKIE else None
+        ours = [value for name, value in _cookies(headers) if name == COOKIE]
+        for value in ours[:_COOKIES_MOST]:
+            key = self._key_of(value)
             if key is not None:
                 return key
         return None

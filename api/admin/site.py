@@ -32,6 +32,8 @@ log = logging.getLogger("api.admin")
 AnswerOf = Callable[[Key, RunId], Awaitable[ASGIApp]]
 """The answer that a run has left, as an application that sends it. Raises NotFound."""
 _ANSWER = re.compile(r"/admin/runs/([0-9a-f-]{36})/answer")
+_ICON = re.compile(r"/(?:ico/)?([a-z0-9-]+\.(?:ico|png|svg))")
+"""The flow-run UI's own, which it looks for at the root of the host, whatever it was told of its base."""
 _READS = ("GET", "HEAD", "OPTIONS")
 _NO_SNIFFING: Headers = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
@@ -53,7 +55,7 @@ class SiteServices(Protocol):
 
 
 class Site:
-    """An ASGI application for the paths /login, /logout, /flows/** and /admin/**."""
+    """An ASGI application for the paths /login, /logout, /flows/**, /admin/** and the icons of the flow-run UI."""
 
     def __init__(self, services: SiteServices, answer_of: AnswerOf) -> None:
         self._answer_of = answer_of
@@ -95,6 +97,8 @@ class Site:
                 await redirect(exchange, HOME)
             elif path.startswith("/flows/"):
                 await self._flows(exchange)
+            elif icon := _ICON.fullmatch(path):
+                await redirect(exchange, f"{HOME}ico/{icon[1]}")
             else:
                 await self._answer_admin(exchange, key)
 

@@ -11,15 +11,19 @@ _ADDRESSES_MOST = 4096
 
 
 class Tries:
-    """Counts the tries that failed, a token bucket an address. Keys cannot be guessed: this is to keep tries cheap."""
+    """Counts the tries that failed, a token bucket an address. Keys cannot be guessed: this is to keep tries cheap.
+
+    A good key is never made to wait: behind a TLS proxy all clients have one address, and any of them could lock the
+    operator out.
+    """
 
     def __init__(self, per_minute: int = PER_MINUTE, clock: Clock = monotonic) -> None:
         self._most = float(per_minute)
         self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def begin(self, address: str) -> None:
-        """Count a try.
+    def failed(self, address: str) -> None:
+        """Count a try that failed.
 
         Raises:
             RateLimited: there were too many from this address.
@@ -34,10 +38,6 @@ class Tries:
             raise RateLimited(
                 "there were too many tries to log in from this address; wait a minute", retry_after_s=(1 - left) / rate
             )
-
-    def succeeded(self, address: str) -> None:
-        """The try was a good one: nothing is held against the address."""
-        self._left.pop(_network(address), None)
 
 
 def _network(address: str) -> str:

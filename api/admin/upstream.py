@@ -56,10 +56,11 @@ class Upstream:
         """One client session, opened at first use.
 
         A connection serves one request: on loopback that costs nothing, and no request meets one that was just closed.
+        There are as many as clients ask for: with a bound, open streams would keep every other request waiting.
         """
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(force_close=True),
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=120),
                 auto_decompress=False,

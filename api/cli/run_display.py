@@ -13,26 +13,37 @@ from api.cli.local import table
 
 SHORT_CHARS = 8
 """Characters of an id that are shown in a table: enough to name the run by."""
+_WIDE_CHARS = 110
 _COLOURS = {"completed": "green", "failed": "red", "crashed": "red", "running": "cyan", "cancelled": "yellow"}
 Run = dict[str, Any]
 
 
-def runs_table(runs: list[Run]) -> Table:
-    """Runs, one a line."""
-    lines = table("run", "status", "flow", "model", "key", "lane", "began", "seconds", "error")
+def runs_table(runs: list[Run], width_chars: int) -> Table:
+    """Runs, one a line. What names a run is never folded; a narrow terminal does without keys and lanes."""
+    names = ["run", "status", "flow", "model", "key", "lane", "began", "seconds", "error"]
+    if width_chars < _WIDE_CHARS:
+        names = [name for name in names if name not in ("key", "lane")]
+    lines = table(*names)
+    for column in lines.columns:
+        column.no_wrap = column.header in ("run", "status", "began", "seconds")
     for run in runs:
-        lines.add_row(
-            run["id"][:SHORT_CHARS],
-            _status(run["status"]),
-            plain(run["flow"]),
-            plain(run["model"]),
-            plain(run["key"]),
-            run["lane"],
-            _moment(run["started_at"] or run["created_at"]),
-            _seconds(run["duration_s"]),
-            plain(run["error"]),
-        )
+        cells = _cells(run)
+        lines.add_row(*(cells[name] for name in names))
     return lines
+
+
+def _cells(run: Run) -> dict[str, Text | str]:
+    return {
+        "run": run["id"][:SHORT_CHARS],
+        "status": _status(run["status"]),
+        "flow": plain(run["flow"]),
+        "model": plain(run["model"]),
+        "key": plain(run["key"]),
+        "lane": run["lane"],
+        "began": _short_moment(run["started_at"] or run["created_at"]),
+        "seconds": _seconds(run["duration_s"]),
+        "error": plain(run["error"]),
+    }
 
 
 def run_details(run: Run, url: str) -> RenderableType:
@@ -103,3 +114,11 @@ def _seconds(seconds: float | None) -> str:
 def _moment(seconds: float) -> str:
     """In this machine's own time."""
     return f"{datetime.fromtimestamp(seconds, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _short_moment(seconds: float) -> str:
+    """The same without what goes without saying: today's date, or the seconds of another day."""
+    moment, now = datetime.fromtimestamp(seconds, UTC).astimezone(), datetime.now(UTC).astimezone()
+    if moment.date() == now.date():
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%m-%d %H:%M}" if moment.year == now.year else f"{moment:%Y-%m-%d}"

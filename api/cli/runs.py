@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -33,6 +34,7 @@ Model = Annotated[str | None, typer.Option(help="Only this model's.")]
 KeyName = Annotated[str | None, typer.Option("--key", help="Only this key's (`coderai tokens list`).")]
 
 _ID_CHARS = 36
+_ID = re.compile(r"[0-9a-f-]{1,36}")
 _LEAST_CHARS = 6
 _PAGE = 100
 _SEARCHED = 1000
@@ -54,7 +56,8 @@ def show_all(
     if as_json:
         typer.echo(json.dumps(runs, indent=2))
     else:
-        Console().print(runs_table(runs))
+        console = Console()
+        console.print(runs_table(runs, console.width))
 
 
 @app.command("show")
@@ -97,7 +100,7 @@ def watch(
         looks = _looks(lambda: list(_runs(settings, limit, status=status, model=model, key=key)), as_json)
         with contextlib.suppress(KeyboardInterrupt), contextlib.closing(looks):
             for runs in looks:
-                runs.show(runs_table(runs.now))
+                runs.show(runs_table(runs.now, Console().width))
         return
     try:
         raise typer.Exit(_followed(settings, _whole_id(settings, run), as_json))
@@ -150,7 +153,11 @@ def _whole_id(settings: Settings, part: str) -> str:
         InvalidRequest: there is none, or more than one, or the part is too short.
     """
     part = part.lower()
-    if len(part) >= _ID_CHARS:
+    if not _ID.fullmatch(part):
+        raise InvalidRequest(
+            f"{part[:50]!r} is no run's id: it is made of 0-9, a-f and '-', and has {_ID_CHARS} of them"
+        )
+    if len(part) == _ID_CHARS:
         return part
     if len(part) < _LEAST_CHARS:
         raise InvalidRequest(f"{part!r} is too short: give at least {_LEAST_CHARS} characters of the run's id")

@@ -11,6 +11,7 @@ from prefect.server.database import PrefectDBInterface, provide_database_interfa
 
 from infra.blobs import Blobs
 from infra.prefect_child.again import AskAgain
+from infra.prefect_child.batch import NotReady
 from infra.prefect_child.contract import broken
 from infra.prefect_child.drain import Drainer
 from infra.prefect_child.lookup import Places
@@ -20,13 +21,15 @@ from infra.prefect_child.prune_rows import RunRows
 from infra.prefect_child.route import record_router
 from infra.prefect_child.spec import API_BASE, ChildOptions, basic
 from infra.prefect_child.write import Recorder
-from infra.recorder_status import RecorderStatus, StatusFile
+from infra.recorder_status import RecorderStatus, State, StatusFile
 from infra.run_files import RunFiles
 
 log = logging.getLogger("infra.prefect_child")
 
 _LOOK_AGAIN_S = 60.0
-"""It may have been a full disk; a status that is older than 90 s is taken for a recorder that hangs."""
+"""A status that is older than 90 s is taken for a recorder that hangs."""
+_BUSY_S = 5.0
+"""A database that was locked, or a disk that was full, is looked at sooner."""
 _UNCHECKED = "Prefect's tables have not been looked at yet"
 
 
@@ -50,18 +53,31 @@ class Background:
 
     async def run(self) -> None:
         """Run until cancelled. The server must be up: its tables are there then."""
-        while (reason := await self._look()) is not None:
-            self._refuse(reason)
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        pause_s = await self._looked()
+        while pause_s > 0:
+            await asyncio.sleep(pause_s)
+            pause_s = await self._looked()
         self._recorder.refusal = None
         await asyncio.gather(_for_ever(self._drainer.run_forever()), _for_ever(self._pruner.run_forever()))
 
-    def _refuse(self, reason: str) -> None:
+    async def _looked(self) -> float:
+        """Look at the tables; the seconds until another look, 0 if all is well."""
+        try:
+            reason = await self._look()
+        except NotReady as error:
+            self._refuse("waiting", error.message)
+            return _BUSY_S
+        if reason is None:
+            return 0.0
+        self._refuse("mismatch", reason)
+        return _LOOK_AGAIN_S
+
+    def _refuse(self, state: State, reason: str) -> None:
         if reason != self._recorder.refusal:
             log.error("runs are not recorded, and stay in the spool: %s", reason)
         self._recorder.refusal = reason
         waiting = sum(1 for _ in self._spool.glob("*.seg"))
-        self._status.say(RecorderStatus(state="mismatch", reason=reason, waiting_segments=waiting), now=True)
+        self._status.say(RecorderStatus(state=state, reason=reason, waiting_segments=waiting), now=True)
 
     async def _look(self) -> str | None:
         transport = httpx.ASGITransport(app=self._app, raise_app_exceptions=False)

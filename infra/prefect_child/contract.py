@@ -14,11 +14,12 @@ import httpx
 import prefect
 import sqlalchemy as sa
 from prefect.server.database import PrefectDBInterface
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from infra.errors import CoderAIError
-from infra.prefect_child.batch import Recorded
+from infra.prefect_child.batch import NotReady, Recorded, SchemaUnknown
 from infra.prefect_child.lookup import Places
+from infra.prefect_child.trouble import in_our_words
 from infra.prefect_child.write import Recorder
 from infra.records import Attempt, RunRecord, StepRecord
 from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
@@ -26,6 +27,8 @@ from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
 VERSIONS = "3.9."
 FLOW = "coderai-contract"
 _RUN = UUID("c0de0a10-0000-5000-8000-000000000001")
+_OTHER_SHAPES = (LookupError, TypeError, ValueError)
+"""What reading an answer of another shape ends with."""
 _PARAMETER = {"asked": "whether this is read back"}
 
 
@@ -33,6 +36,9 @@ async def broken(db: PrefectDBInterface, api: httpx.AsyncClient, version: str = 
     """What is not as it must be, as a sentence; None if all is well. Leaves nothing behind.
 
     `api` asks Prefect's REST API, its base URL being the API's.
+
+    Raises:
+        NotReady: the database takes nothing now; nothing is known of its tables.
     """
     if not version.startswith(VERSIONS):
         return f"Prefect {version} is installed; this program records into {VERSIONS}x only"
@@ -46,9 +52,20 @@ async def broken(db: PrefectDBInterface, api: httpx.AsyncClient, version: str = 
             if found != written
         ]
         await _clean(db)
-    except (CoderAIError, SQLAlchemyError, httpx.HTTPError, LookupError, TypeError, ValueError) as error:
-        return f"the record written to try Prefect {version} failed: {type(error).__name__}: {error}"[:500]
+    except (CoderAIError, SQLAlchemyError, OSError, httpx.HTTPError, AttributeError, *_OTHER_SHAPES) as error:
+        told = in_our_words(error) if isinstance(error, DBAPIError | OSError) else error
+        if _may_pass(told, error):
+            raise told from error
+        return f"the record written to try Prefect {version} failed: {type(told).__name__}: {told}"[:500]
     return f"Prefect {version} does not read what is written: {'; '.join(differences)}"[:500] if differences else None
+
+
+def _may_pass(told: Exception, error: Exception) -> bool:
+    """Whether it is the database that is locked, full or away. What is no error of its driver says nothing of it."""
+    driver = error.__cause__ if isinstance(error, NotReady) else error
+    return (
+        isinstance(told, NotReady) and not isinstance(told, SchemaUnknown) and isinstance(driver, DBAPIError | OSError)
+    )
 
 
 def _record(now: float) -> RunRecord:

@@ -127,6 +127,12 @@ class Drainer:
                 prepared.items.append(_Item(line, self._entry(line)))
             except InvalidRequest as error:
                 prepared.refused.append(Refused(line, error.message))
+            except _NOT_A_LINE_S_FAULT:
+                raise
+            except Exception as error:
+                if self._failures < PATIENCE:
+                    raise
+                prepared.refused.append(Refused(line, type(error).__name__))
         return prepared
 
     def _finish(self, chunk: Chunk, refused: Sequence[Refused]) -> None:

@@ -17,7 +17,7 @@ from infra.recorder_status import SET_ASIDE_FILE
 log = logging.getLogger("infra.prefect_child.drain")
 
 MAX_BYTES: Final = 16 << 20
-"""Of the file; what comes when it is full is only counted."""
+"""Of the file; what comes when it is full is only counted, and lost."""
 LINE_BYTES: Final = 1 << 20
 """Of one line; the rest of it is cut off."""
 
@@ -57,10 +57,15 @@ class SetAside:
     def _append(self, refused: Sequence[Refused]) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "ab") as file:
+            left_out = 0
             for one in refused:
                 text = _entry(one)
                 if file.tell() + len(text) <= MAX_BYTES:
                     file.write(text)
+                else:
+                    left_out += 1
+        if left_out:
+            log.error("%d of them are lost: %s is full; remove it when you have seen it", left_out, self._path)
 
 
 def _entry(refused: Refused) -> bytes:

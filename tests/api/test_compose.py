@@ -28,12 +28,13 @@ async def test_what_runs_beside_the_requests_survives_its_failures_and_ends_with
     database = open_database(settings.sqlalchemy_url)
     migrate(database)
     database.close()
-    before = asyncio.all_tasks()
-    async with open_front(settings, FakeChildren(), "token"):
+    before, children = asyncio.all_tasks(), FakeChildren()
+    async with open_front(settings, children, "token"):
         await failed.wait()
         await asyncio.sleep(0)
         running = {task.get_name() for task in asyncio.all_tasks() - before}
-    assert len(running) == 7
+    await children.close()
+    assert len([name for name in running if name.startswith("the ")]) == 7
     assert "the writing of usage" in running
     assert "the writing of usage failed" in caplog.text
     assert asyncio.all_tasks() == before

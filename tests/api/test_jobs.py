@@ -96,11 +96,13 @@ def test_both_lanes_are_named() -> None:
         {"$blob": "sha256:" + "0" * 64},
         {"metadata": {"__prefect_kind": "jinja", "template": "{{ 1 }}"}},
         {"user": "a\0b"},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"$ref": "#/$defs/a"}}}]},
     ],
-    ids=["large", "reference", "template", "nul"],
+    ids=["large", "reference", "template", "nul", "schema"],
 )
 async def test_what_must_not_stand_in_a_parameter_is_a_blob(start_front: StartFront, extra: dict[str, Any]) -> None:
-    """A client's words are never Prefect's: no reference to another's request, no template for its server to render."""
+    """A client's words are never Prefect's: no reference to another's request, no template for its server to render,
+    no block for its flow engine to look up."""
     far = {"name": "tiny", "service_url": "http://127.0.0.1:9", "capabilities": ["chat"]}  # takes any field
     async with beside_prefect(start_front, models=[far]) as flows:
         status, _, headers = await post(flows, CHAT | extra)

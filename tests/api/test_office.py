@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from infra.errors import NoRoom
 from tests.job_lane import CHAT, JobLane, until
+from workers.bounds import POOL_PAUSED
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +42,29 @@ def test_a_cancelled_job_leaves_its_engine(quiet_lane: JobLane) -> None:
     assert done["state"]["message"] == "it was cancelled; its engine's slot is free"
     assert "Crashed" not in lane.states(run), "Prefect's engine would say so; automations listen to it"
     until(lambda: lane.front.overs == [None], 2)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.4])
+def test_no_cancelled_job_has_crashed(quiet_lane: JobLane, after_s: float) -> None:
+    """At whatever moment of its beginning."""
+    lane = quiet_lane
+    lane.engine.slow_s = 60
+    run = lane.submit("chat", CHAT)
+    lane.wait(run, "PENDING", "RUNNING")
+    time.sleep(after_s)
+    lane.set_state(run, "CANCELLING")
+    lane.wait(run, "CANCELLED")
+    assert "Crashed" not in lane.states(run)
+
+
+def test_a_job_waits_for_a_paused_card_and_says_so(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    why = "no pool can take it: paused in the flow-run UI"
+    lane.front.refuse = lambda _ask: NoRoom(why, retry_after_s=10, code=POOL_PAUSED)
+    run = lane.submit("chat", CHAT)
+    until(lambda: f"step generate: waits: {why}" in lane.lines(run), 10, lambda: lane.log)
+    lane.front.refuse = lambda _ask: None
+    lane.wait(run, "COMPLETED", timeout_s=5)
 
 
 def test_a_cancelled_job_is_retried(quiet_lane: JobLane) -> None:
@@ -124,6 +149,23 @@ def test_parameters_that_do_not_fit_are_refused(quiet_lane: JobLane) -> None:
     done = lane.wait(lane.submit("chat", "no request"))
     assert done["state"]["message"].startswith("the parameters do not fit the flow chat")
     lane.server.call("PATCH", f"/deployments/{deployment}", {"enforce_parameter_schema": True})
+
+
+def test_a_deleted_deployment_is_made_anew(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    before = lane.deployment("chat")
+    lane.server.call("DELETE", f"/deployments/{before}")
+    until(lambda: lane.server.call("GET", "/deployments/name/chat/chat")[0] == 200, 5, lambda: lane.log)
+    assert lane.deployment("chat") != before
+    assert lane.wait(lane.submit("chat", CHAT))["state_type"] == "COMPLETED"
+
+
+def test_a_deleted_head_pool_is_made_anew(quiet_lane: JobLane) -> None:
+    """Its deployments had lost their work queue with it: their runs would wait for ever."""
+    lane = quiet_lane
+    lane.server.call("DELETE", "/work_pools/head")
+    until(lambda: lane.server.get("/deployments/name/chat/chat")["work_pool_name"] == "head", 10, lambda: lane.log)
+    assert lane.wait(lane.submit("chat", CHAT), timeout_s=30)["state_type"] == "COMPLETED"
 
 
 def test_each_card_has_a_pool(quiet_lane: JobLane) -> None:

@@ -52,6 +52,21 @@ async def test_a_websockets_head_may_come_in_pieces_and_after_another_request() 
         await client.until(b"/s hello")
 
 
+async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuses a WebSocket in words."""
+    await receive()
+    await send({"type": "websocket.http.response.start", "status": 401, "headers": []})
+    await send({"type": "websocket.http.response.body", "body": b"who ", "more_body": True})
+    await send({"type": "websocket.http.response.body", "body": b"are you?"})
+
+
+async def test_a_refusal_is_no_fault_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(refuse_socket, ws="websockets-sansio") as server, server.client(UPGRADE) as client:
+        answer = await client.until(b"who are you?")
+    assert answer.startswith(b"HTTP/1.1 401 Unauthorized")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.parametrize(
     "change",
     [

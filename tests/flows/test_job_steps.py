@@ -1,5 +1,6 @@
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -39,8 +40,9 @@ class Slots:
 
     asked: list[LeaseAsk] = field(default_factory=list)
 
-    async def acquire(self, ask: LeaseAsk) -> JobLease:
+    async def acquire(self, ask: LeaseAsk, waits: Callable[[str], None]) -> JobLease:
         self.asked.append(ask)
+        waits("all 4 slots are taken")
         return lease()
 
 
@@ -61,20 +63,21 @@ class Notes:
 
 
 async def test_the_front_is_asked_for_the_step_of_the_run() -> None:
-    slots, made = Slots(), plan()
+    slots, made, lines = Slots(), plan(), list[str]()
     step = made.steps[0]
     assert step.demand is not None
-    await JobPlacer(slots, RUN, made, ANN).of(step.id).acquire(step.demand, frozenset({(ENGINE, 2)}))
+    await JobPlacer(slots, RUN, made, ANN, lines.append).of(step.id).acquire(step.demand, frozenset({(ENGINE, 2)}))
     ask = slots.asked[0]
     assert (ask.run, ask.step, ask.flow, ask.key, ask.model) == (RUN, "score", "rerank", "ann", "m")
-    assert (ask.demand, ask.tried) == (step.demand, ((ENGINE, 2),))
+    assert (ask.demand, ask.tried) == (replace(step.demand, patient=True), ((ENGINE, 2),))
+    assert lines == ["step score: waits: all 4 slots are taken"], "the run's log says why nothing happens"
 
 
 async def test_a_run_of_a_pool_for_one_card_stays_on_it() -> None:
     slots, made = Slots(), plan()
     demand = made.steps[0].demand
     assert demand is not None
-    await JobPlacer(slots, RUN, made, ANN, PoolId("cuda-1")).of(StepId("score")).acquire(demand, frozenset())
+    await JobPlacer(slots, RUN, made, ANN, print, PoolId("cuda-1")).of(StepId("score")).acquire(demand, frozenset())
     assert slots.asked[0].demand.pin == "cuda-1"
 
 

@@ -48,6 +48,17 @@ def test_a_client_cannot_write_a_reference(tmp_path: Path) -> None:
         assert resolve(parameter, [blobs]) == request
 
 
+@pytest.mark.parametrize(
+    "value", [{"$ref": "#/$defs/a"}, {"__prefect_kind": "jinja", "template": "{{ 1 }}"}, "a\0b", "__prefect"]
+)
+def test_what_prefect_would_take_for_its_own_is_never_inline(tmp_path: Path, value: Json) -> None:
+    blobs = Blobs(tmp_path)
+    request: Json = {"tools": [value]}
+    parameter = make_parameter(request, blobs)
+    assert set(parameter) == {"$blob"}
+    assert resolve(parameter, [blobs]) == request
+
+
 def test_a_reference_is_one_key_alone(tmp_path: Path) -> None:
     parameter: dict[str, Json] = {"$blob": "sha256:" + "0" * 64, "model": "m"}
     assert resolve(parameter, [Blobs(tmp_path)]) == parameter
@@ -76,6 +87,22 @@ def test_a_blob_that_is_no_request(tmp_path: Path, content: bytes) -> None:
     blobs = Blobs(tmp_path)
     with pytest.raises(PayloadGone, match="no request"):
         resolve({"$blob": blobs.put(content)}, [blobs])
+
+
+def test_a_number_of_more_than_64_bits_comes_back_as_the_front_reads_it(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    text = b'{"seed": 123456789012345678901234567890}'
+    assert resolve(blob_parameter(blobs.put(text)), [blobs]) == orjson.loads(text)
+    assert make_parameter({"n": [2**64, 1]}, blobs) == {"n": [2.0**64, 1]}
+
+
+@pytest.mark.parametrize("levels", [300, 1000])
+def test_a_request_that_is_nested_too_deeply_is_refused(tmp_path: Path, levels: int) -> None:
+    deep: Json = 2**70
+    for _ in range(levels):
+        deep = [deep]
+    with pytest.raises(InvalidRequest, match="too deeply"):
+        make_parameter({"a": deep}, Blobs(tmp_path))
 
 
 def test_a_blob_s_parameter_checks_the_form(tmp_path: Path) -> None:

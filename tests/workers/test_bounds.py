@@ -10,7 +10,7 @@ from infra.errors import NoCapacity, NoRoom, QueueFull
 from infra.types import ModelName, PoolId
 from tests.fakes import FakeChildren, make_entry, make_pool
 from tests.workers.conftest import MakeFleet, acquire, demand
-from workers.bounds import HEAD, Order, Orders
+from workers.bounds import HEAD, POOL_PAUSED, Order, Orders
 from workers.fleet import Fleet
 from workers.live import Lease
 from workers.types import ModelEntry, ModelFormat
@@ -52,6 +52,7 @@ async def test_a_paused_pool_refuses_with_the_reason_and_what_runs_goes_on(make_
     with pytest.raises(NoRoom, match="paused in the flow-run UI") as caught:
         await acquire(fleet, entry)
     assert caught.value.retry_after_s
+    assert caught.value.code == POOL_PAUSED, "jobs wait for its end"
     assert (await fleet.preview(demand(entry), entry)).passed_over[0].reason == PAUSED
     assert running.engine.in_flight == 1
     running.release()

@@ -7,7 +7,7 @@ import pytest
 from infra.errors import QueueFull
 from infra.types import EngineId, PoolId
 from tests.fakes import make_entry
-from workers.lines import SlotLine
+from workers.lines import OVERTAKEN, SlotLine
 from workers.live import Engine
 
 ENTRY = make_entry(max_instances=2, queue_max_waiting=3)
@@ -34,6 +34,42 @@ async def test_first_come_first_served() -> None:
     assert line.hand_over(two)
     assert (await first, await second) == (one, two)
     assert len(line) == 0
+
+
+async def test_a_heap_of_jobs_delays_no_client() -> None:
+    line = SlotLine()
+    jobs = [asyncio.create_task(line.wait(ENTRY, 30, patient=True)) for _ in range(5)]
+    await asyncio.sleep(0)
+    (client,) = await joined(line, 1)
+    assert line.hand_over(engine())
+    await client
+    assert not any(job.done() for job in jobs)
+    line.look_again()
+    await asyncio.gather(*jobs)
+
+
+async def test_nor_do_clients_delay_a_job_for_ever() -> None:
+    line, entry = SlotLine(), make_entry(queue_max_waiting=200)
+    job = asyncio.create_task(line.wait(entry, 30, patient=True))
+    await asyncio.sleep(0)
+    clients = [asyncio.create_task(line.wait(entry, 30)) for _ in range(OVERTAKEN + 10)]
+    await asyncio.sleep(0)
+    for _ in range(OVERTAKEN + 1):
+        assert line.hand_over(engine())
+    assert await job
+    line.look_again()
+    await asyncio.gather(*clients)
+
+
+async def test_jobs_take_no_place_in_the_line_from_clients() -> None:
+    line = SlotLine()
+    jobs = [asyncio.create_task(line.wait(ENTRY, 30, patient=True)) for _ in range(5)]
+    await asyncio.sleep(0)
+    clients = await joined(line, ENTRY.queue_max_waiting)
+    with pytest.raises(QueueFull):
+        await line.wait(ENTRY, 30)
+    line.look_again()
+    await asyncio.gather(*jobs, *clients)
 
 
 async def test_an_empty_line_takes_nothing() -> None:

@@ -62,8 +62,11 @@ class Deployments:
         self._flows = {f"{flow.name}/{each['name']}": flow for each in self._declared for flow in (_flow(each),)}
         self._ids: dict[UUID, str] = {}
 
-    async def apply(self, client: PrefectClient) -> int:
+    async def apply(self, client: PrefectClient, *, lost: bool = False) -> int:
         """Make Prefect have every deployment of the file as it stands there; returns how many had to be written.
+
+        `lost`: only those that were deleted, or whose work pool was, so that their runs would wait for ever. Other
+        changes of an operator's hold until the next start.
 
         Raises:
             httpx.HTTPError: Prefect does not answer.
@@ -71,7 +74,9 @@ class Deployments:
         written = 0
         for each, (name, flow) in zip(self._declared, self._flows.items(), strict=True):
             found = await _read(client, name)
-            changed = None if found is None else _changed(found, _wanted(each, flow))
+            changed = [] if found is None else _changed(found, _wanted(each, flow))
+            if lost and found is not None and found.work_pool_name is not None:
+                changed = []
             if found is None or changed:
                 if changed:
                     log.warning("deployment %s is not as declared (%s): it is put right", name, ", ".join(changed))

@@ -20,8 +20,11 @@ _RUN: Final = "prefect.flow-run."
 _POOL: Final = "prefect.work-pool."
 CANCELLING: Final = "prefect.flow-run.Cancelling"
 WAITING: Final = ("prefect.flow-run.AwaitingRetry", "prefect.flow-run.Scheduled", "prefect.flow-run.Late")
-POOLS: Final = tuple(f"prefect.work-pool.{change}" for change in ("created", "updated", "deleted", "ready"))
-"""A resumed pool is told as `ready`."""
+OURS: Final = (
+    *(f"prefect.work-pool.{change}" for change in ("created", "updated", "deleted", "ready")),
+    "prefect.deployment.deleted",
+)
+"""What may have to be put right. A resumed pool is told as `ready`."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
 
@@ -37,8 +40,8 @@ class Listener(Protocol):
         """A run is to end; `occurred_at` in seconds since the epoch."""
         ...
 
-    def pools_changed(self) -> None:
-        """A work pool was made, deleted, paused, resumed, or changed otherwise."""
+    def changes(self) -> None:
+        """A work pool was made, deleted, paused, resumed, or changed otherwise; or a deployment was deleted."""
         ...
 
 
@@ -70,8 +73,8 @@ class Subscription:
 
 def hear(event: Event, listener: Listener) -> None:
     """Tell the listener what an event means for it."""
-    if event.event in POOLS:
-        listener.pools_changed()
+    if event.event in OURS:
+        listener.changes()
         return
     run = _id_in(event.resource.id, _RUN)
     if run is None:
@@ -95,4 +98,4 @@ def _id_in(resource: str, prefix: str) -> UUID | None:
 
 
 def _filter() -> EventFilter:
-    return EventFilter(event=EventNameFilter(name=[CANCELLING, *WAITING, *POOLS]))
+    return EventFilter(event=EventNameFilter(name=[CANCELLING, *WAITING, *OURS]))

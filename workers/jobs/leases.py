@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
 
-from infra.errors import NoCapacity
+from infra.errors import NoCapacity, NoRoom
+from workers.bounds import POOL_PAUSED
 from workers.jobs.front import Front, FrontGone
 from workers.live import Engine, Lease
 from workers.refused import rebuilt
@@ -16,12 +19,13 @@ from workers.wire import LeaseAsk, LeaseGiven, LeaseOver, LeaseRefused
 log = logging.getLogger(__name__)
 
 PATH = "/internal/leases"
-WAIT_S = 600.0
-"""Seconds that a step waits while nothing can take it: nobody is there who could ask again."""
+NOWHERE_S = 600.0
+"""Seconds that a step waits while no card has the room for it: that may never change, a full line or a pause does."""
 GONE_S = 30.0
-"""Of these, seconds in which no front answers."""
+"""Seconds that it waits while no front answers."""
 _PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 15.0
+_LONGEST_PAUSE_S = 2.0
+"""A resumed pool, or a raised limit, is to be felt within seconds."""
 _CLOSE_S = 2.0
 _OVER = frozenset(
     {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
@@ -39,21 +43,22 @@ class JobLease(Lease):
 
 @dataclass(slots=True)
 class _Patience:
-    """How long a step still waits; `now_s` is the loop's clock."""
+    """How long a step still waits. What ends by itself is waited for as long as it takes: nobody would ask again."""
 
-    until_s: float
+    nowhere_s: float
     gone_s: float
-    gone_since_s: float | None = None
+    _most_s: float = math.inf
+    _since_s: float = 0.0
 
     def pause_s(self, error: NoCapacity, now_s: float) -> float | None:
-        """Seconds until the next try; None when it is over."""
-        if isinstance(error, FrontGone):
-            self.gone_since_s = now_s if self.gone_since_s is None else self.gone_since_s
-        else:
-            self.gone_since_s = None
-        pause_s = min(_LONGEST_PAUSE_S, _PAUSE_S if self.gone_since_s is not None else error.retry_after_s or _PAUSE_S)
-        too_long = self.gone_since_s is not None and now_s + pause_s - self.gone_since_s > self.gone_s
-        return None if too_long or now_s + pause_s > self.until_s else pause_s
+        """Seconds until the next try; None when it is over. `now_s` is the loop's clock."""
+        gone = isinstance(error, FrontGone)
+        nowhere = isinstance(error, NoRoom) and error.code != POOL_PAUSED
+        most_s = self.gone_s if gone else self.nowhere_s if nowhere else math.inf
+        if most_s != self._most_s:
+            self._most_s, self._since_s = most_s, now_s
+        pause_s = _PAUSE_S if gone else min(_LONGEST_PAUSE_S, error.retry_after_s or _PAUSE_S)
+        return None if now_s + pause_s - self._since_s > most_s else pause_s
 
 
 @dataclass(slots=True)
@@ -61,19 +66,19 @@ class Leases:
     """Asks the front for slots."""
 
     front: Front
-    wait_s: float = WAIT_S
+    nowhere_s: float = NOWHERE_S
     gone_s: float = GONE_S
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def acquire(self, ask: LeaseAsk) -> JobLease:
-        """A slot. Where the front has none now, or has gone, it is asked again for a while.
+    async def acquire(self, ask: LeaseAsk, waits: Callable[[str], None]) -> JobLease:
+        """A slot. Where the front has none now, or has gone, it is asked again; `waits` hears each new reason.
 
         Raises:
             CoderAIError: the front's refusal, or its last one.
         """
         loop = asyncio.get_running_loop()
-        started_s = loop.time()
-        patience = _Patience(started_s + self.wait_s, self.gone_s)
+        started_s, told = loop.time(), ""
+        patience = _Patience(self.nowhere_s, self.gone_s)
         while True:
             try:
                 return await self._ask(ask, started_s)
@@ -81,7 +86,10 @@ class Leases:
                 pause_s = patience.pause_s(error, loop.time())
                 if pause_s is None:
                     raise
-                log.info("run %s, step %s waits: %s", ask.run, ask.step, error.message)
+                if error.message != told:
+                    log.info("run %s, step %s waits: %s", ask.run, ask.step, error.message)
+                    waits(error.message)
+                told = error.message
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:

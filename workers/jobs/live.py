@@ -4,7 +4,7 @@ import asyncio
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
 from infra.types import PoolId
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 End = Literal["cancelled", "stopped"]
 """Cancelled by a person; stopped because this process ends."""
+BEGIN_S: Final = 0.3
+"""Seconds in which a job that is to end may still come to its own code."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,13 +29,36 @@ class Job:
     end: End | None = None
     said: "State[Any] | None" = None
     """The last state that its own code asked for: Prefect may not have heard it."""
+    _working: bool = False
+    _late: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Its own code begins.
+
+        Raises:
+            CancelledError: it was ended meanwhile.
+        """
+        self._working = True
+        if self._late is not None:
+            self._late.cancel()
+        if self.end is not None:
+            raise asyncio.CancelledError
 
     def stop(self, end: End) -> None:
-        """End it from outside, once. One that has no task yet gets none that begins."""
-        if self.end is None:
-            self.end = end
-            if self.task is not None:
-                self.task.cancel()
+        """End it from outside, once. One that has no task yet gets none that begins.
+
+        Prefect's engine, cancelled around our code, says that the run has crashed, and automations hear it: before our
+        code it is given a moment to come to it, after it the run ends as it has.
+        """
+        if self.end is not None:
+            return
+        self.end = end
+        if self.task is None or self.said is not None:
+            return
+        if self._working:
+            self.task.cancel()
+        else:
+            self._late = asyncio.get_running_loop().call_later(BEGIN_S, self.task.cancel)
 
 
 CURRENT: ContextVar[Job] = ContextVar("current job")

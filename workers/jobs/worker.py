@@ -189,9 +189,10 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
     async def _settle(self, job: Job, task: "asyncio.Task[State[Any] | None]") -> None:
         """What the flow could not say itself: it was ended outside of its own code, or Prefect did not hear it.
 
-        A flow engine that is cancelled says that the run has crashed, which is true only where nobody wanted it.
+        A flow engine that is cancelled says that the run has crashed, which is true only where nobody wanted it; one
+        that finds it Cancelling when it begins leaves it so.
         """
-        if task.cancelled():
+        if task.cancelled() or (job.end is not None and job.said is None):
             await self.client.set_flow_run_state(job.run, _ended(job.end), force=True)
         elif (error := task.exception()) is not None:
             log.error("run %s broke off: %s", job.run, error or type(error).__name__, exc_info=_unless_http(error))

@@ -23,6 +23,7 @@ async def test_the_ui_comes_with_its_rules(admin: Operator) -> None:
     policy = page.headers["Content-Security-Policy"]
     assert f"connect-src 'self' ws://127.0.0.1:{admin.port} wss://127.0.0.1:{admin.port};" in policy
     assert "default-src 'self'" in policy
+    assert "script-src 'self' 'unsafe-eval';" in policy
     assert "frame-ancestors 'self'" in policy
     assert page.headers["X-Content-Type-Options"] == "nosniff"
     assert page.headers["Referrer-Policy"] == "same-origin"

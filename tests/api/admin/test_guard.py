@@ -120,6 +120,26 @@ def test_a_login_without_proof_only_reads(door: Door, proof: Headers) -> None:
         door.admits(True, cookie=door.cookie, **proof)
 
 
+@pytest.mark.parametrize(
+    ("origin", "host", "own"),
+    [
+        ("https://box.example", "box.example:443", True),  # as nginx's `$host:$server_port` has it
+        ("http://box.example", "box.example:80", True),
+        ("http://[::1]", "[::1]:80", True),
+        ("https://box.example", "box.example:80", False),
+        ("http://box.example", "box.example:443", False),
+        ("http://box.example:443", "box.example", False),
+    ],
+)
+def test_a_port_that_goes_without_saying_may_be_said(origin: str, host: str, own: bool) -> None:
+    named = {b"origin": origin.encode(), b"host": host.encode()}
+    if own:
+        require_no_foreign_page(named)
+        return
+    with pytest.raises(Forbidden):
+        require_no_foreign_page(named)
+
+
 def test_without_a_host_nothing_is_our_own() -> None:
     require_no_foreign_page({})
     with pytest.raises(Forbidden):

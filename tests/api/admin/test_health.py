@@ -32,6 +32,13 @@ async def test_metrics_are_open_only_where_the_settings_say_so(
     assert (await page(front))[0] == 200
 
 
+async def test_of_two_keys_none_opens_the_metrics(start_front: StartFront) -> None:
+    front = await start_front()
+    two = [("Authorization", "Bearer x"), ("Authorization", front.headers()["Authorization"])]
+    async with front.session.get(f"{front.url}/metrics", headers=two) as answer:
+        assert answer.status == 401
+
+
 async def test_the_page_parses_and_follows_what_is_there(start_front: StartFront) -> None:
     front = await start_front()
     await front.post("/admin/api/model-load", {"model": "tiny"}, "admin")

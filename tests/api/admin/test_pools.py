@@ -66,6 +66,8 @@ async def test_only_what_is_named_is_changed(flows: Flows, wish: Any, paused: bo
     [
         ("cpu", {}, 400, "paused"),
         ("cpu", {"concurrency_limit": -1}, 400, "concurrency_limit"),
+        ("cpu", {"concurrency_limit": 2**31}, 400, "concurrency_limit"),
+        ("cpu", {"concurrency_limit": 10**30}, 400, "concurrency_limit"),
         ("cpu", {"status": "READY"}, 400, "status"),
         ("none", {"paused": True}, 404, "pool"),
     ],

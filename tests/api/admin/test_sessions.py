@@ -103,6 +103,14 @@ def test_a_planted_cookie_does_not_hide_the_good_one(keys: Keys) -> None:
     assert sessions.find([(b"x-cookie", f"{COOKIE}={value}".encode())]) is None
 
 
+def test_a_flood_of_cookies_costs_no_more_than_a_few(keys: Keys) -> None:
+    """Each costs a signature, and anybody can send thousands in one request."""
+    sessions = keys.sessions()
+    value = value_of(sessions.begin(ADMIN, secure=False))
+    assert sessions.find(sent(*[f"{COOKIE}=a.b.c"] * 15, f"{COOKIE}={value}")) == ADMIN
+    assert sessions.find(sent("; ".join([f"{COOKIE}=a.b.c"] * 16 + [f"{COOKIE}={value}"]))) is None
+
+
 def test_a_revoked_key_ends_its_logins(keys: Keys) -> None:
     sessions = keys.sessions()
     value = value_of(sessions.begin(ADMIN, secure=False))

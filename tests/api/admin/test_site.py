@@ -69,6 +69,20 @@ async def test_short_addresses_lead_on(admin: Operator) -> None:
     assert (await admin.get("/login/x", admin.browser())).status == 404
 
 
+async def test_icons_are_found_where_the_ui_looks_for_them(admin: Operator) -> None:
+    for path, icon in (
+        ("/ico/completed.svg", "completed.svg"),
+        ("/completed.svg", "completed.svg"),
+        ("/favicon.ico", "favicon.ico"),
+        ("/ico/favicon-32x32.png", "favicon-32x32.png"),
+    ):
+        found = await admin.get(path, admin.browser(Accept="image/*"))
+        assert (found.status, found.headers["Location"]) == (303, f"/flows/ico/{icon}")
+        assert (await admin.get(path, {})).status == 401
+    assert (await admin.get("/ico/../x.svg", admin.browser())).status == 404
+    assert (await admin.get("/ico/x/y.svg", admin.browser())).status == 404
+
+
 async def test_the_answer_of_a_run_is_shown_to_who_is_logged_in(admin: Operator) -> None:
     path = f"/admin/runs/{ANSWERED}/answer"
     assert (await admin.get(path, {})).status == 401
@@ -110,6 +124,9 @@ async def test_the_front_has_these_pages_and_keeps_its_own_rules_for_the_others(
     assert (await front.get("/flows/", "user"))[0] == 403
     status, body = await front.get("/flows/", "admin")
     assert (status, body["error"]["code"]) == (404, "not_found")
+    for path in ("/ico/running.svg", "/running.svg", "/favicon.ico"):
+        async with front.session.get(front.url + path, headers=front.headers("admin"), allow_redirects=False) as icon:
+            assert icon.status == 303
     async with front.session.get(front.url + "/login") as page:
         assert page.status == 200
     for path, status in (("/flows/api/events/out", 404), ("/v1/models", 403)):

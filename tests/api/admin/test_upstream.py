@@ -105,5 +105,8 @@ async def test_one_session_opened_when_it_is_needed() -> None:
     await upstream.aclose()
     session = upstream.session
     assert session is upstream.session
+    # Streams last: with a bound, so many open pages would keep everybody else waiting for ever.
+    assert session.connector is not None
+    assert session.connector.limit == 0
     await upstream.aclose()
     assert session.closed

@@ -1,5 +1,7 @@
 """What a person sees of a run."""
 
+import time
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -36,7 +38,7 @@ def rendered(shown: RenderableType, width_chars: int = 200) -> str:
 
 
 def test_a_list() -> None:
-    text = rendered(runs_table([RUN, RUN | {"model": None, "key": None, "error": None, "duration_s": None}]))
+    text = rendered(runs_table([RUN, RUN | {"model": None, "key": None, "error": None, "duration_s": None}], 200))
     first, second = [line for line in text.splitlines() if "12345678" in line]
     assert [cell.strip() for cell in first.split("│")][1:6] == ["12345678", "failed", "chat", "tiny", "ann"]
     assert "[bold]no[/bold]" in first
@@ -45,9 +47,22 @@ def test_a_list() -> None:
 
 
 def test_a_narrow_terminal_folds() -> None:
-    text = rendered(runs_table([RUN]), 60)
+    text = rendered(runs_table([RUN], 60), 60)
     assert "…" not in text
     assert max(len(line) for line in text.splitlines()) <= 60
+
+
+def test_what_names_a_run_can_be_copied_on_every_terminal() -> None:
+    now_s = time.time()
+    names = {"status": "cancelling", "flow": "embeddings", "model": "qwen2.5-coder-0.5b-instruct", "key": "somebody"}
+    text = rendered(runs_table([RUN | names | {"started_at": now_s, "duration_s": 1234.56}], 80), 80)
+    (line,) = [line for line in text.splitlines() if "12345678" in line]
+    assert f"{datetime.fromtimestamp(now_s):%H:%M:%S}" in line
+    assert all(word in line for word in ("cancelling", "1234.56"))
+
+
+def test_another_day_is_named() -> None:
+    assert "2023-11-1" in rendered(runs_table([RUN], 80), 80)
 
 
 def test_one_run() -> None:

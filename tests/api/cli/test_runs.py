@@ -164,3 +164,8 @@ def test_the_help_teaches(run: Run) -> None:
     text = run("runs", "--help")
     assert all(word in text for word in ("list", "show", "watch", "retry", "cancel", "X-Coderai-Run"))
     assert "exit code" in run("runs", "watch", "--help")
+
+
+async def test_what_is_no_id_is_not_asked_for(flows: Flows) -> None:
+    for part in ("../../v1/pools", "z" * 40, "0" * 40, ""):
+        assert "is no run's id" in (await refusal("show", "--", part)).message

@@ -166,6 +166,8 @@ async def test_pages(flows: Flows) -> None:
     assert ([run["id"] for run in body["data"]], body["has_more"]) == (rows[2:4], True)
     _, body = await flows.front.get(f"/v1/runs?limit=2&after={rows[3]}")
     assert ([run["id"] for run in body["data"]], body["has_more"]) == (rows[4:], False)
+    _, body = await flows.front.get(f"/v1/runs?limit=2&after={rows[1].upper()}")
+    assert [run["id"] for run in body["data"]] == rows[2:4]
 
 
 async def test_filters(flows: Flows) -> None:

@@ -42,14 +42,19 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "flows.db"
 
 
+def interface(path: Path) -> PrefectDBInterface:
+    """Prefect's way to the SQLite file at `path`."""
+    config = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{path}")
+    return PrefectDBInterface(
+        database_config=config, query_components=AioSqliteQueryComponents(), orm=AioSqliteORMConfiguration()
+    )
+
+
 @pytest_asyncio.fixture
 async def sqlite_db(migrated: Path, tmp_path: Path) -> AsyncIterator[PrefectDBInterface]:
     """Empty tables in `<tmp_path>/flows.db`."""
     shutil.copy(migrated, tmp_path / "flows.db")
-    config = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{tmp_path / 'flows.db'}")
-    db = PrefectDBInterface(
-        database_config=config, query_components=AioSqliteQueryComponents(), orm=AioSqliteORMConfiguration()
-    )
+    db = interface(tmp_path / "flows.db")
     yield db
     await (await db.engine()).dispose()
 

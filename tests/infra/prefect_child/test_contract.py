@@ -6,13 +6,25 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
+from infra.prefect_child.batch import NotReady
+from infra.prefect_child.contract import broken
 from infra.records import Boot
+from tests.infra.prefect_child.prefect_database import interface
 from tests.infra.prefect_child.records import one_step
 from tests.prefect_server import running_server, unused_port
 
 pytestmark = pytest.mark.slow
+
+
+async def test_a_database_that_is_away_is_no_other_version(tmp_path: Path) -> None:
+    db = interface(tmp_path / "missing" / "flows.db")
+    async with httpx.AsyncClient(base_url="http://127.0.0.1:1") as api:
+        with pytest.raises(NotReady, match="unable to open"):
+            await broken(db, api)
+    await (await db.engine()).dispose()
 
 
 def _alter(database: Path, statement: str) -> None:

@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from infra.blobs import Blobs
-from infra.prefect_child.batch import NotReady, RowsRefused, SchemaUnknown
+from infra.prefect_child.batch import NotReady, Recorded, RowsRefused, SchemaUnknown
 from infra.prefect_child.drain import LONGEST_PAUSE_S, PATIENCE, POLL_S, Drainer
 from infra.prefect_child.payloads import PayloadKeeper
 from infra.prefect_child.segments import BATCH_LINES
 from infra.recorder_status import SET_ASIDE_FILE, RecorderStatus, StatusFile, read_status
-from infra.records import Boot, Payload
+from infra.records import Boot, Payload, RunRecord
 from infra.run_files import RunFiles
 from infra.spool import Spool
 from infra.types import Json
@@ -136,6 +136,42 @@ async def test_a_request_nested_too_deeply_costs_the_payload_not_the_run(install
     await install.drain()
     assert install.sink.ids == [run_id(1), run_id(2)]
     assert "nested too deeply" in str(install.sink.runs[0].parameter["$gone"])
+
+
+async def test_a_number_of_more_than_64_bits_is_read_as_the_front_read_it(install: Install) -> None:
+    run = make_run(1)
+    run.payload = Payload(
+        orjson.Fragment(b'{"model": "m", "seed": 123456789012345678901234567890, "a": [18446744073709551616]}')
+    )
+    write_segment(install.spool, 1, run.line(), make_run(2).line())
+    await install.drain()
+    assert install.sink.runs[0].parameter == {
+        "model": "m",
+        "seed": 123456789012345678901234567890.0,
+        "a": [2.0**64],
+    }
+    assert install.sink.ids == [run_id(1), run_id(2)]
+
+
+async def test_a_line_that_cannot_be_prepared_holds_up_the_others_for_a_while_only(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(install.spool, 1, make_run(1, "failed", {"a": 1}).line(), make_run(2).line())
+    keep = PayloadKeeper.keep
+
+    def mistaken(keeper: PayloadKeeper, run: RunRecord, *, readable: bool = True) -> Recorded:
+        if run.id == run_id(1):
+            raise KeyError("a mistake of ours")
+        return keep(keeper, run, readable=readable)
+
+    monkeypatch.setattr(PayloadKeeper, "keep", mistaken)
+    for _ in range(PATIENCE):
+        await install.drainer.turn()
+    assert install.sink.ids == []
+    await install.drain()
+    assert install.sink.ids == [run_id(2)]
+    assert [entry["reason"] for entry in install.set_aside()] == ["KeyError"]
+    assert install.left == [SET_ASIDE_FILE]
 
 
 async def test_lines_that_the_writer_refuses_are_found_by_halving(install: Install) -> None:

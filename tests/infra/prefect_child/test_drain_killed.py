@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -73,6 +74,43 @@ def test_killed_in_the_middle_of_a_segment_again_and_again(tmp_path: Path) -> No
         ids = [row[0] for row in database.execute("SELECT id FROM run")]
     database.close()
     assert sorted(ids) == sorted(run_id(number) for number in range(written))
+    assert not (tmp_path / "spool" / "set-aside.jsonl").exists()
+
+
+def front_killed(home: Path, life: int, after_s: float) -> list[int]:
+    """One life of a front; returns the runs that it said were kept."""
+    module = "tests.infra.prefect_child.front_process"
+    command = [sys.executable, "-m", module, str(home), str(life)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as front:
+        assert front.stdout is not None
+        said = [front.stdout.readline()]
+        killer = threading.Timer(after_s, front.kill)
+        killer.start()
+        said += front.stdout.readlines()
+        killer.join()
+    return [int(line) for line in said if line.endswith(b"\n")]
+
+
+@pytest.mark.slow
+def test_fronts_killed_one_after_another_while_the_drainer_reads(tmp_path: Path) -> None:
+    dice, kept = random.Random(7), set[str]()
+    (tmp_path / "spool").mkdir()
+    drainer = start(tmp_path, slow_s=0.001)
+    try:
+        for life in range(KILLS):
+            kept |= {run_id(number) for number in front_killed(tmp_path, life, 0.05 + dice.random() * 0.2)}
+        assert drainer.poll() is None
+        assert batches(tmp_path), "it reads while they write"
+    finally:
+        drainer.kill()
+        drainer.wait()
+    Spool(tmp_path / "spool", max_bytes=64 << 20, segment_bytes=1 << 20)
+    finish(tmp_path)
+    with sqlite3.connect(tmp_path / "sink.db") as database:
+        ids = {row[0] for row in database.execute("SELECT id FROM run")}
+    database.close()
+    assert kept <= ids
+    assert len(ids - kept) <= KILLS, "at most one run of each life was not acknowledged yet"
     assert not (tmp_path / "spool" / "set-aside.jsonl").exists()
 
 

@@ -49,6 +49,26 @@ def test_failed_keeps_nothing_of_a_run_that_succeeded(tmp_path: Path) -> None:
     assert blobs_in(tmp_path) == 0
 
 
+def test_failed_lets_the_request_of_a_run_that_lasted_go_when_it_has_succeeded(tmp_path: Path) -> None:
+    keep = keeper(tmp_path, "failed").keep
+    for _ in range(2):  # a batch that is tried again
+        assert list(keep(make_run(1, "running", REQUEST)).parameter) == ["$blob"]
+    assert blobs_in(tmp_path) == 1
+    keep(make_run(1, "completed"))
+    assert blobs_in(tmp_path) == 0
+
+
+def test_failed_keeps_a_request_that_another_run_has_sent_too(tmp_path: Path) -> None:
+    keep = keeper(tmp_path, "failed").keep
+    keep(make_run(1, "running", REQUEST))
+    keep(make_run(2, "running", REQUEST))
+    failed = keep(make_run(2, "failed", REQUEST))
+    keep(make_run(1, "completed"))
+    keep(make_run(3, "running", REQUEST))
+    keep(make_run(3, "completed"))
+    assert resolve(failed.parameter, [Blobs(tmp_path / "payloads")]) == REQUEST
+
+
 @pytest.mark.parametrize("status", ["completed", "failed", "running"])
 def test_none_keeps_nothing(tmp_path: Path, status: RunStatus) -> None:
     run = make_run(1, status, REQUEST)

@@ -33,12 +33,14 @@ def test_nothing_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lines_and_file_are_bounded(tmp_path: Path) -> None:
+def test_lines_and_file_are_bounded_and_what_is_lost_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     aside = SetAside(tmp_path)
     for _ in range(6):
         aside.add([Refused(Line(b"x" * (4 * LINE_BYTES), "1.seg"), "no")] * 4)
     assert MAX_BYTES - 2 * LINE_BYTES < (tmp_path / SET_ASIDE_FILE).stat().st_size <= MAX_BYTES
     assert {len(str(entry["line"])) for entry in entries(tmp_path)} == {LINE_BYTES}
+    lost = [int(record.getMessage().split()[0]) for record in caplog.records if "are lost" in record.getMessage()]
+    assert sum(lost) == 24 - len(entries(tmp_path))
 
 
 def test_a_copy_that_cannot_be_made_is_logged(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:

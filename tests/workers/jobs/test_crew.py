@@ -35,6 +35,7 @@ async def running(desk: Desk, *, last_words_s: float = 0.0) -> Job:
     desk.live[job.run] = job
     job.task = asyncio.create_task(work())
     await asyncio.sleep(0)
+    job.begin()
     return job
 
 

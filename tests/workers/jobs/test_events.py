@@ -18,7 +18,7 @@ class Heard:
     def __init__(self) -> None:
         self.pools: list[UUID] = []
         self.runs: list[tuple[UUID, float]] = []
-        self.changes = 0
+        self.changed = 0
 
     def waiting(self, pool: UUID) -> None:
         self.pools.append(pool)
@@ -26,8 +26,8 @@ class Heard:
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         self.runs.append((run, occurred_at))
 
-    def pools_changed(self) -> None:
-        self.changes += 1
+    def changes(self) -> None:
+        self.changed += 1
 
 
 def event(kind: str, resource: str, *related: str) -> Event:
@@ -67,7 +67,13 @@ def test_a_run_that_is_to_end_is_told_with_the_time_of_the_wish() -> None:
 def test_a_changed_pool_is_looked_at(change: str) -> None:
     heard = Heard()
     hear(event(f"prefect.work-pool.{change}", f"prefect.work-pool.{POOL}"), heard)
-    assert (heard.changes, heard.pools, heard.runs) == (1, [], [])
+    assert (heard.changed, heard.pools, heard.runs) == (1, [], [])
+
+
+def test_a_deployment_that_is_gone_is_looked_after() -> None:
+    heard = Heard()
+    hear(event("prefect.deployment.deleted", f"prefect.deployment.{uuid4()}"), heard)
+    assert heard.changed == 1
 
 
 @pytest.mark.parametrize("resource", ["prefect.flow.x", "prefect.flow-run.none", "prefect.flow-run."])
