@@ -140,6 +140,10 @@ def greeting(settings: Settings, url: str, key: str | None) -> list[str]:
         lines.append(f"API key (admin, shown this once): {key}")
     else:
         lines.append("Use the key you have, or make one: coderai tokens create NAME")
+    if settings.flows.server != "off":
+        lines.append(
+            f"Runs, retries and pools: {url.removesuffix('/v1')}/flows/ (up in half a minute; log in with an admin key)"
+        )
     chat = [entry for entry in packaged_entries(settings.home) if Capability.CHAT in entry.capabilities]
     if chat and settings.models.packaged:
         best = max(chat, key=lambda entry: entry.weights_bytes)

@@ -45,7 +45,7 @@ class Bench(NamedTuple):
 async def bench() -> AsyncIterator[Bench]:
     children, transport = SlowToStop(), Transport()
     pool = make_pool(total_gib=2.5)
-    settings = LlamaSettings(load_base_s=0.4)
+    settings = LlamaSettings(load_base_s=0.8)
     residents = Residents({pool.id: pool}, Loader(children, transport, settings, "key"), children, settings, threads=1)
     residents.adopt()
     yield Bench(residents, children, pool)
