@@ -1,7 +1,7 @@
 """What `tests.fakes_prefect_api` claims of Prefect's API is true of the real server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
 
 import pytest
@@ -13,15 +13,23 @@ from infra.prefect_shapes import RunFilter
 from infra.types import Json, PoolId, RunId
 from tests.fakes_prefect_api import FakePrefect
 from tests.infra.prefect_child.records import fan_out
-from tests.prefect_server import PrefectServer
+from tests.prefect_server import PrefectServer, running_server, unused_port
 
 pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
+    """A server of its own: on the session's, the job lane's worker would run what is only to be looked at."""
+    with running_server(tmp_path_factory.mktemp("contract") / "home", unused_port()) as server:
+        server.register()
+        yield server
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.slow)])
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[PrefectApi]:
     if request.param == "real":
-        server: PrefectServer = request.getfixturevalue("prefect_server")
+        server: PrefectServer = request.getfixturevalue("undisturbed")
         async with PrefectApi(PrefectAddress(server.authorization, server.url)) as client:
             yield client
         return
@@ -125,11 +133,11 @@ async def test_work_pools(api: PrefectApi) -> None:
 
 
 @pytest.mark.slow
-async def test_a_recorded_run(prefect_server: PrefectServer) -> None:
+async def test_a_recorded_run(undisturbed: PrefectServer) -> None:
     """What the recorder writes is read here as it was meant."""
     record = fan_out()
-    await asyncio.to_thread(prefect_server.record, record)
-    async with PrefectApi(PrefectAddress(prefect_server.authorization, prefect_server.url)) as api:
+    await asyncio.to_thread(undisturbed.record, record)
+    async with PrefectApi(PrefectAddress(undisturbed.authorization, undisturbed.url)) as api:
         run = await api.run(record.id)
         assert run is not None
         assert (run.tag("key"), run.tag("model"), run.terminal) == (record.key, record.model, True)
@@ -144,9 +152,9 @@ async def test_a_recorded_run(prefect_server: PrefectServer) -> None:
 
 
 @pytest.mark.slow
-async def test_prefect_renders_templates_in_parameters(prefect_server: PrefectServer) -> None:
+async def test_prefect_renders_templates_in_parameters(undisturbed: PrefectServer) -> None:
     """Why a client's words never stand in a parameter where they look so (`api.jobs`)."""
     template: dict[str, Json] = {"__prefect_kind": "jinja", "template": "{{ 'ab' | upper }}"}
-    async with PrefectApi(PrefectAddress(prefect_server.authorization, prefect_server.url)) as api:
+    async with PrefectApi(PrefectAddress(undisturbed.authorization, undisturbed.url)) as api:
         run = await api.create_run("chat/chat", {"request": {"note": template}}, [])
     assert run.parameters == {"request": {"note": "AB"}}

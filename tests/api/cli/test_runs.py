@@ -133,6 +133,7 @@ async def test_ctrl_c_is_quiet(flows: Flows, words: tuple[str, ...], code: int) 
         *(sys.executable, "-m", "api.cli.main", "runs", "watch", *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell has it ignored
     )
     assert process.stdout is not None
     assert row["id"].encode() in await asyncio.wait_for(process.stdout.readline(), 60)
