@@ -1,1 +1,0 @@
-"""Requests that bring images, documents or sound."""

@@ -1,1 +1,0 @@
-"""`/v1/responses`: OpenAI's Responses over the chat engines."""

@@ -1,1 +1,0 @@
-"""Tests of requests that bring media."""
