@@ -98,10 +98,8 @@ def _watchers(
     if flows.recording is not None:
         watches["the writing of lasting runs"] = flows.recording.keep
     if flows.api is not None:
-        book, work_pools = (
-            OrderBook(services.fleet.bounds, pools, services.settings.at(*ORDERS_FILE)),
-            flows.api.work_pools,
-        )
+        work_pools = flows.api.work_pools
+        book = OrderBook(services.fleet.bounds, pools, services.settings.at(*ORDERS_FILE))
         book.restore()
         watches["the look at the work pools"] = lambda: book.keep(work_pools)
     return tuple(asyncio.create_task(keep_alive(name, watch), name=name) for name, watch in watches.items())

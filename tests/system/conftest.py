@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from openai import OpenAI
 
+from tests.system.far import Far, far_service
 from tests.system.product import Product
 from workers.packaged.catalogue import PACKAGED, is_ready
 from workers.packaged.ready import prepare
@@ -72,6 +73,13 @@ def make_product(make_home: Callable[[], Path]) -> Iterator[MakeProduct]:
     yield make
     for one in made:
         end(one)
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[Far]:
+    """A far service of a module's own."""
+    with far_service() as server:
+        yield server
 
 
 def _served(served: Product) -> Iterator[Product]:

@@ -30,6 +30,11 @@ class Far(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
+    @property
+    def model(self) -> str:
+        """The settings of a model `far` that it serves."""
+        return f'[[model]]\nname = "far"\nservice_url = "{self.url}"\ncapabilities = ["chat"]\n'
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

@@ -1,14 +1,13 @@
 """Every request is a flow run: recorded, retried, cancelled, held back by its pool; with the real Prefect child."""
 
 import time
-from collections.abc import Iterator
 from threading import Thread
 
 import httpx2
 import pytest
 
 from tests.system.conftest import MakeProduct
-from tests.system.far import Far, far_service
+from tests.system.far import Far
 from tests.system.flow_api import TERMINAL, FlowApi
 from tests.system.product import CHAT, EMBED, Product, eventually
 
@@ -21,16 +20,9 @@ CANCEL_WITHIN_S = 4.0
 
 
 @pytest.fixture(scope="module")
-def far() -> Iterator[Far]:
-    with far_service() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def served(make_product: MakeProduct, far: Far) -> Product:
     """An install with the flow-run server, a small chat model in memory and a far service."""
-    config = f'[[model]]\nname = "far"\nservice_url = "{far.url}"\ncapabilities = ["chat"]\n'
-    product = make_product(config=config, settings={"FLOWS__SERVER": "child"})
+    product = make_product(config=far.model, settings={"FLOWS__SERVER": "child"})
     product.start()
     product.load(CHAT)
     FlowApi(product).wait_until_up()

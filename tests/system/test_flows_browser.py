@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.system.conftest import MakeProduct
-from tests.system.far import Far, far_service
+from tests.system.far import Far
 from tests.system.flow_api import FlowApi
 from tests.system.product import EMBED, Product, eventually
 
@@ -34,15 +34,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def far() -> Iterator[Far]:
-    with far_service() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def served(make_product: MakeProduct, far: Far) -> Product:
-    config = f'[[model]]\nname = "far"\nservice_url = "{far.url}"\ncapabilities = ["chat"]\n'
-    product = make_product(config=config, settings={"FLOWS__SERVER": "child"})
+    product = make_product(config=far.model, settings={"FLOWS__SERVER": "child"})
     product.start()
     product.load(EMBED)
     FlowApi(product).wait_until_up()

@@ -13,13 +13,14 @@ from infra.types import PoolId
 from workers.jobs.leftovers import worker_name
 from workers.jobs.live import End
 from workers.jobs.pools import Served
-from workers.jobs.worker import BEAT_S, HEAD, CardWorker, Desk, HeadWorker
+from workers.jobs.worker import BEAT_S, CardWorker, Desk, HeadWorker
+from workers.pools.orders import HEAD_TYPE
 
 log = logging.getLogger(__name__)
 
 FETCH_S: Final = 15.0
 """Seconds between looks for runs that no event announced."""
-MOST_JOBS: Final = {HEAD: 16}
+MOST_JOBS: Final = {HEAD_TYPE: 16}
 """Jobs of one worker at once; most of them wait for a slot, which the front gives."""
 _MOST_JOBS: Final = 8
 
@@ -113,7 +114,7 @@ class Crew:
             await self._dismiss(self._members.popitem()[1])
 
     def _hire(self, served: Served) -> Member:
-        kind = HeadWorker if served.type == HEAD else CardWorker
+        kind = HeadWorker if served.type == HEAD_TYPE else CardWorker
         worker = kind(
             work_pool_name=served.pool,
             name=worker_name(served.pool),

@@ -17,7 +17,8 @@ from prefect.exceptions import ObjectAlreadyExists
 
 from infra.prefect_shapes import WorkPoolState
 from infra.types import PoolId
-from workers.jobs.worker import CARD, HEAD, CardWorker, HeadWorker
+from workers.jobs.worker import CardWorker, HeadWorker
+from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +47,18 @@ class Judgement:
 
 def judge(name: PoolId, kind: str, device: str | None, cards: Sequence[PoolId]) -> Judgement | None:
     """What becomes of a pool of this name, type and device; None if it is no affair of ours."""
-    if name == HEAD_POOL and kind == HEAD:
-        return Judgement(Served(name, HEAD))
-    if name in cards and kind == CARD:
-        return Judgement(Served(name, CARD))
-    if kind == CARD:
+    if name == HEAD_POOL and kind == HEAD_TYPE:
+        return Judgement(Served(name, HEAD_TYPE))
+    if name in cards and kind == CARD_TYPE:
+        return Judgement(Served(name, CARD_TYPE))
+    if kind == CARD_TYPE:
         if device is not None and device in cards:
-            return Judgement(Served(name, CARD, PoolId(device)))
+            return Judgement(Served(name, CARD_TYPE, PoolId(device)))
         return Judgement(reason=_no_card(name, device, cards))
-    if kind == HEAD:
-        return Judgement(reason=f"the pool of the type {HEAD} is called {HEAD_POOL}, and there is one")
+    if kind == HEAD_TYPE:
+        return Judgement(reason=f"the pool of the type {HEAD_TYPE} is called {HEAD_POOL}, and there is one")
     if name == HEAD_POOL or name in cards:
-        wanted = HEAD if name == HEAD_POOL else CARD
+        wanted = HEAD_TYPE if name == HEAD_POOL else CARD_TYPE
         return Judgement(reason=f"its name is needed for a pool of the type {wanted}, not {kind}: delete it")
     return None
 
@@ -107,7 +108,7 @@ async def _make(client: PrefectClient, name: PoolId) -> WorkPool:
     head = name == HEAD_POOL
     wanted = WorkPoolCreate(
         name=name,
-        type=HEAD if head else CARD,
+        type=HEAD_TYPE if head else CARD_TYPE,
         description=_HEAD_WORDS if head else f"The card `{name}` of this machine.",
         base_job_template=HeadWorker.get_default_base_job_template() if head else card_template(name),
     )
@@ -128,7 +129,7 @@ async def _mark(client: PrefectClient, pool: WorkPool, judgement: Judgement) -> 
         else:
             log.info("work pool %s is served again", pool.name)
     served = judgement.served
-    if served is not None and served.type == CARD and served.device is None and _device(pool) != served.pool:
+    if served is not None and served.type == CARD_TYPE and served.device is None and _device(pool) != served.pool:
         changes["base_job_template"] = card_template(served.pool)
     if changes:
         await client.update_work_pool(pool.name, WorkPoolUpdate(**changes))

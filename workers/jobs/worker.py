@@ -24,16 +24,13 @@ from prefect.workers.base import BaseJobConfiguration, BaseVariables, BaseWorker
 
 from infra.types import PoolId
 from workers.jobs.live import CURRENT, End, Job
+from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 if TYPE_CHECKING:
     from prefect.client.schemas.responses import DeploymentResponse
 
 log = logging.getLogger(__name__)
 
-HEAD = "coderai-head"
-"""Type of the pool that new jobs go to: the install that took the request."""
-CARD = "coderai-card"
-"""Type of a pool that stands for one card."""
 _AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses before each try to tell a Prefect that was away how a run went; it starts within half a minute."""
 BEAT_S = 10
@@ -95,7 +92,7 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
     As it stands it is the worker of the pool `head`.
     """
 
-    type = HEAD
+    type = HEAD_TYPE
     job_configuration = JobConfiguration
     variables: ClassVar[dict[str, Any]] = {}
     """What a pool of this type may say, as properties of a JSON schema."""
@@ -215,7 +212,7 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
 class CardWorker(HeadWorker):
     """The worker of a card's pool."""
 
-    type = CARD
+    type = CARD_TYPE
     variables: ClassVar[dict[str, Any]] = {"device": DEVICE}
     _description = "One card of this machine. Runs CoderAI's own flows; its workers are started by `coderai serve`."
 

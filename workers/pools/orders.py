@@ -21,7 +21,9 @@ from workers.bounds import HEAD, Bounds, Order, Orders
 log = logging.getLogger("workers.pools.orders")
 
 CARD_TYPE = "coderai-card"
+"""Prefect's type of a pool that stands for one card."""
 HEAD_TYPE = "coderai-head"
+"""Prefect's type of the pool that new jobs go to: the install that took the request."""
 POLL_S = 2.0
 ORDERS_FILE = ("run", "pools.json")
 """Where the last orders are kept, so that a paused pool is paused before anybody can be asked."""

@@ -1,11 +1,9 @@
 """Prefect's tables without a server: in a SQLite file, and in a PostgreSQL of our own."""
 
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,16 +28,6 @@ def migrate(url: str, home: Path) -> None:
     the process's."""
     variables = {"PREFECT_HOME": str(home), "PREFECT_SERVER_DATABASE_CONNECTION_URL": url}
     subprocess.run([sys.executable, "-c", _MIGRATE], env=inherited_environment() | variables, check=True)
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty database in a file, to be copied."""
-    home = tmp_path_factory.mktemp("prefect")
-    migrate(f"sqlite+aiosqlite:///{home / 'flows.db'}", home)
-    with closing(sqlite3.connect(home / "flows.db")) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return home / "flows.db"
 
 
 def interface(path: Path) -> PrefectDBInterface:

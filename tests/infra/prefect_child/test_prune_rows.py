@@ -22,10 +22,10 @@ from infra.prefect_child.write import Recorder
 from infra.records import StepRecord
 from infra.run_files import RunFiles
 from infra.types import RunId
-from tests.infra.prefect_child.prefect_database import migrated, postgres_db, postgres_url, sqlite_db
+from tests.infra.prefect_child.prefect_database import postgres_db, postgres_url, sqlite_db
 from tests.infra.prefect_child.spooled import make_run
 
-__all__ = ["migrated", "postgres_db", "postgres_url", "sqlite_db"]
+__all__ = ["postgres_db", "postgres_url", "sqlite_db"]
 
 pytestmark = [pytest.mark.slow]
 

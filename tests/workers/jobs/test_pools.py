@@ -2,7 +2,7 @@ import pytest
 
 from infra.types import PoolId
 from workers.jobs.pools import HEAD_POOL, Served, card_template, described, judge
-from workers.jobs.worker import CARD, HEAD
+from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 CARDS = (PoolId("cpu"), PoolId("cuda-1"))
 
@@ -10,10 +10,10 @@ CARDS = (PoolId("cpu"), PoolId("cuda-1"))
 @pytest.mark.parametrize(
     ("name", "kind", "device", "served"),
     [
-        ("head", HEAD, None, Served(HEAD_POOL, HEAD)),
-        ("cpu", CARD, "cpu", Served(PoolId("cpu"), CARD)),
-        ("cpu", CARD, "cuda-1", Served(PoolId("cpu"), CARD)),
-        ("nightly", CARD, "cuda-1", Served(PoolId("nightly"), CARD, PoolId("cuda-1"))),
+        ("head", HEAD_TYPE, None, Served(HEAD_POOL, HEAD_TYPE)),
+        ("cpu", CARD_TYPE, "cpu", Served(PoolId("cpu"), CARD_TYPE)),
+        ("cpu", CARD_TYPE, "cuda-1", Served(PoolId("cpu"), CARD_TYPE)),
+        ("nightly", CARD_TYPE, "cuda-1", Served(PoolId("nightly"), CARD_TYPE, PoolId("cuda-1"))),
     ],
 )
 def test_pools_that_get_a_worker(name: str, kind: str, device: str | None, served: Served) -> None:
@@ -26,10 +26,15 @@ def test_pools_that_get_a_worker(name: str, kind: str, device: str | None, serve
 @pytest.mark.parametrize(
     ("name", "kind", "device", "reason"),
     [
-        ("nightly", CARD, "cuda-9", "the device cuda-9, which this machine does not have; there are: cpu, cuda-1"),
-        ("nightly", CARD, None, "names no device: set its base job template's variable `device` to one of cpu, cuda-1"),
-        ("cuda-2", CARD, "cuda-2", "the card cuda-2 is not in this machine now"),
-        ("mine", HEAD, None, "is called head, and there is one"),
+        ("nightly", CARD_TYPE, "cuda-9", "the device cuda-9, which this machine does not have; there are: cpu, cuda-1"),
+        (
+            "nightly",
+            CARD_TYPE,
+            None,
+            "names no device: set its base job template's variable `device` to one of cpu, cuda-1",
+        ),
+        ("cuda-2", CARD_TYPE, "cuda-2", "the card cuda-2 is not in this machine now"),
+        ("mine", HEAD_TYPE, None, "is called head, and there is one"),
         ("cpu", "process", None, "its name is needed for a pool of the type coderai-card, not process"),
         ("head", "docker", None, "its name is needed for a pool of the type coderai-head, not docker"),
     ],

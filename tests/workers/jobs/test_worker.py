@@ -7,10 +7,11 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.workers.base import BaseWorker
 
 from flows.jobs import FLOWS
-from workers.jobs.worker import CARD, HEAD, CardWorker, HeadWorker, JobConfiguration, _bad_parameters, pid_of
+from workers.jobs.worker import CardWorker, HeadWorker, JobConfiguration, _bad_parameters, pid_of
+from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 
-@pytest.mark.parametrize(("kind", "worker"), [(HEAD, HeadWorker), (CARD, CardWorker)])
+@pytest.mark.parametrize(("kind", "worker"), [(HEAD_TYPE, HeadWorker), (CARD_TYPE, CardWorker)])
 def test_prefect_finds_our_types(kind: str, worker: type[HeadWorker]) -> None:
     import_module("workers.jobs.worker")
     assert BaseWorker.get_worker_class_from_type(kind) is worker
