@@ -12,10 +12,15 @@ from api.admin import engines, health, pools
 from api.admin.site import Site
 from api.asgi import ASGIApp, ClientGone, Exchange, Message, Receive, Scope, Send, parse_object
 from api.cold import UserKey, install_handlers
+from api.file_serving import GeneratedArea
 from api.internal.app import internal_app
-from api.openai import models, plan, runs
+from api.media.ocr import READS, OcrEndpoint
+from api.openai import batches, files, models, plan, runs, uploads
+from api.openai.audio import SOUNDS, SoundEndpoint
 from api.openai.endpoint import Endpoint
+from api.openai.file_intake import FileIntake
 from api.openai.resources import PATHS, RESOURCES
+from api.openai.responses import routes as responses
 from api.openapi import document
 from api.services import Services
 from infra.errors import CoderAIError, InvalidRequest
@@ -26,6 +31,7 @@ _ICONS = ("ico", "favicon.ico", "favicon-dark.ico", *(f"{state}.svg" for state i
 _SITE = ("flows", "login", "logout", "admin", *_ICONS)
 _OPEN = frozenset({"/healthz", "/metrics"})
 """Paths that need no key, or look at the settings for it themselves."""
+_FILES = ("/v1/files", "/v1/uploads")
 _DEEPEST = 200
 
 
@@ -33,12 +39,19 @@ class App:
     """Dispatches by method and path."""
 
     def __init__(self, services: Services) -> None:
-        self._hot = {("POST", path): Endpoint(services, RESOURCES[name]) for path, name in PATHS.items()}
+        self._hot: dict[tuple[str, str], ASGIApp] = {
+            ("POST", path): Endpoint(services, RESOURCES[name]) for path, name in PATHS.items()
+        }
+        sound = RESOURCES["transcription"]
+        self._hot |= {("POST", path): SoundEndpoint(services, sound, task) for path, task in SOUNDS.items()}
+        reading = RESOURCES["ocr"]
+        self._hot |= {("POST", path): OcrEndpoint(services, reading, batch=batch) for path, batch in READS.items()}
         self._services = services
         self._max_body_bytes = services.settings.server.max_body_mb * 2**20
         self._cold = cold_app()
         self._cold.state.services = services
         self.site = Site(services, functools.partial(runs.answer_response, services))
+        self._streamed = (FileIntake(services).find, GeneratedArea(services).find)
         internal = internal_app(services)
         self._areas: dict[str, ASGIApp] = {"internal": internal} | dict.fromkeys(_SITE, self.site)
 
@@ -64,6 +77,9 @@ class App:
         path = scope.get("path", "")
         if path.startswith("/admin/api"):
             return None
+        if path.startswith(_FILES) and scope["type"] == "http":
+            finders = (find(scope["method"], path) for find in self._streamed)
+            return next((found for found in finders if found is not None), None)
         return self._areas.get(path.split("/", 2)[1]) if path.startswith("/") else None
 
     async def _answer_cold(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +134,18 @@ def _given(body: bytes, receive: Receive) -> Receive:
 def cold_app() -> FastAPI:
     """The routes on FastAPI; `state.services` is set by whoever serves it."""
     app = FastAPI(title="CoderAI", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    for router in (models.router, plan.router, runs.router, pools.router, engines.router, health.router):
+    for router in (
+        models.router,
+        files.router,
+        uploads.router,
+        batches.router,
+        responses.router,
+        plan.router,
+        runs.router,
+        pools.router,
+        engines.router,
+        health.router,
+    ):
         app.include_router(router)
 
     @functools.cache
@@ -130,7 +157,7 @@ def cold_app() -> FastAPI:
         """Every route of this server, the plain ASGI ones included."""
         return Response(text(), media_type="application/json")
 
-    install_handlers(app, frozenset(PATHS))
+    install_handlers(app, frozenset((*PATHS, *SOUNDS, *READS)))
     return app
 
 

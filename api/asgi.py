@@ -104,19 +104,20 @@ _DONE_BYTES = len(_DONE[1])
 class EventStream:
     """The client's end of a server-sent event stream; the answer's head leaves with the first bytes."""
 
-    __slots__ = ("_end", "_exchange", "_extra", "first_write_s", "started")
+    __slots__ = ("_concluded", "_end", "_exchange", "_extra", "first_write_s", "started")
 
     def __init__(self, exchange: Exchange, extra: Callable[[], Headers]) -> None:
         self._exchange = exchange
         self._extra = extra
         self._end = b""
+        self._concluded = False
         self.started = False
         self.first_write_s: float | None = None
 
     @property
     def finished(self) -> bool:
         """Whether the stream's last event was passed on."""
-        return self._end.endswith(_DONE)
+        return self._concluded or self._end.endswith(_DONE)
 
     async def write(self, data: bytes) -> None:
         """Pass bytes on; waits while the client's connection is full."""
@@ -129,6 +130,15 @@ class EventStream:
         self._end = data if len(data) >= _DONE_BYTES else (self._end + data)[-_DONE_BYTES:]
         await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
 
+    async def conclude(self, data: bytes) -> None:
+        """Pass on what the stream ends with: a client may leave from now on."""
+        self._concluded = True
+        await self.write(data)
+
+    async def tell(self, error: Exception) -> None:
+        """Say in the midst of the stream what ends it."""
+        await self.write(b"\n\ndata: " + error_body(error) + b"\n\n")  # it may have broken off within an event
+
     async def end(self) -> None:
         """Close the stream."""
         await self._exchange.send({"type": "http.response.body", "body": b""})
@@ -137,10 +147,12 @@ class EventStream:
 class Client:
     """One connection's client, as the server's protocol tells of it: whoever answers it can be cancelled."""
 
-    __slots__ = ("gone", "left")
+    __slots__ = ("gone", "left", "more_time")
 
     def __init__(self) -> None:
         self.gone = False
+        self.more_time: Callable[[], None] = _nothing
+        """Begins the time anew that the client has for sending the rest of its request."""
         self.left: Callable[[], None] | None = None
         """Called when the client leaves in the middle of a request."""
 
@@ -149,6 +161,10 @@ class Client:
         self.gone = True
         if self.left is not None:
             self.left()
+
+
+def _nothing() -> None:
+    """A connection that does not look at the time."""
 
 
 class ClientWatch:

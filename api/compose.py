@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from api.accounting import Accounting
 from api.auth import Auth
+from api.batches import BatchWatch
 from api.compose_fleet import engine_key, llama_backends, open_fleet, thermal_gates
 from api.compose_flows import FlowParts, open_flow_parts
+from api.file_desk import FileDesk
 from api.limits import KeyLimits
+from api.media.kept import KeptFiles
+from api.openai.responses.pruning import keep_pruning
 from api.run import Runner
 from api.services import Services
 from api.shelf import Shelf
 from api.watchers import keep_alive
 from flows.execute import Executor
-from infra.database import open_database, require_current
+from infra.database import Database, open_database, require_current
 from infra.hardware.detect import detect, read_card
 from infra.log import AccessLog
 from infra.metrics import Metrics
@@ -28,6 +32,8 @@ from workers.cards import card_pools, watch_cards
 from workers.packaged.catalogue import packaged_entries
 from workers.pools.card import CardPool
 from workers.pools.orders import ORDERS_FILE, OrderBook
+from workers.sites import Sites
+from workers.speeds import Speeds
 from workers.transport import Transport
 from workers.watchdog import watch_engines
 from workers.weights import read_weights
@@ -42,11 +48,9 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     Raises:
         CoderAIError: the database is missing, too new or damaged, or a row of the settings file cannot be used.
     """
-    database = open_database(settings.sqlalchemy_url)
-    require_current(database)
+    database = _current_database(settings)
     tokens = TokenTable(database)
-    packaged = packaged_entries(settings.home, only_ready=True) if settings.models.packaged else ()
-    shelf = Shelf(settings, database, tokens, lambda: packaged, read_weights)
+    shelf = _shelf(settings, database, tokens)
     metrics, access = Metrics(VERSION), AccessLog(settings.log)
     accounting = Accounting(metrics, access, database)
     transport = Transport()
@@ -54,7 +58,8 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     pools = card_pools(cards, settings.cards, llama_backends(settings))
     fleet = open_fleet(settings, children, transport, pools, engine_key(internal_token))
     shelf.changed, fleet.current = fleet.forget, shelf.current
-    flows = open_flow_parts(settings, children, internal_token)
+    flows, speeds = open_flow_parts(settings, children, internal_token), Speeds()
+    kept = KeptFiles(settings, recorded=flows.recording is not None)
     services = Services(
         settings=settings,
         database=database,
@@ -62,13 +67,16 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         limits=KeyLimits(settings.auth),
         shelf=shelf,
         fleet=fleet,
-        runner=Runner(Executor(TASKS, transport), fleet, flows.active, flows.recording),
+        sites=Sites(fleet, speeds),
+        runner=Runner(Executor(TASKS, transport, kept.blobs, speeds), fleet, flows.active, flows.recording),
         accounting=accounting,
         metrics=metrics,
         spool=flows.spool,
         active=flows.active,
         prefect=flows.address,
         prefect_api=flows.api,
+        files=FileDesk(settings, database),
+        kept=kept,
         version=VERSION,
     )
     watchers = _watchers(services, flows, transport, pools)
@@ -79,7 +87,17 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         await _close(services, watchers)
         access.flush()
         await transport.close()
-        database.close()
+
+
+def _current_database(settings: Settings) -> Database:
+    database = open_database(settings.sqlalchemy_url)
+    require_current(database)
+    return database
+
+
+def _shelf(settings: Settings, database: Database, tokens: TokenTable) -> Shelf:
+    packaged = packaged_entries(settings.home, only_ready=True) if settings.models.packaged else ()
+    return Shelf(settings, database, tokens, lambda: packaged, read_weights)
 
 
 def _watchers(
@@ -94,10 +112,13 @@ def _watchers(
         "the watch over the cards": lambda: watch_cards(pools, read_card, gates, cards.poll_s),
         "the watch over the engines": lambda: watch_engines(residents, transport),
         "the flow-run server and the worker process": flows.companions.keep,
+        "the removal of expired files": services.files.keep,
+        "the removal of old responses": lambda: keep_pruning(services.database, services.settings.responses),
     }
     if flows.recording is not None:
         watches["the writing of lasting runs"] = flows.recording.keep
     if flows.api is not None:
+        watches["the look at batches"] = BatchWatch(services).keep
         work_pools = flows.api.work_pools
         book = OrderBook(services.fleet.bounds, pools, services.settings.at(*ORDERS_FILE))
         book.restore()
@@ -110,9 +131,11 @@ async def _close(services: Services, watchers: tuple[asyncio.Task[None], ...]) -
     for watcher in watchers:
         watcher.cancel()
     await asyncio.gather(*watchers, return_exceptions=True)
+    services.files.close()
     await services.fleet.residents.close()
     await services.accounting.flush()
     if services.spool is not None:
         services.spool.close()
     if services.prefect_api is not None:
         await services.prefect_api.close()
+    services.database.close()

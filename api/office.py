@@ -17,9 +17,14 @@ from prefect.client.schemas.objects import StateType
 from prefect.context import AsyncClientContext
 from prefect.exceptions import PrefectException
 
-from flows.jobs import FLOWS, OFFICE, Office
+from flows.job_office import OFFICE, Office
+from flows.jobs import FLOWS
+from infra.batch_rows import Batches
 from infra.blobs import Blobs
+from infra.database import open_database
 from infra.errors import CoderAIError
+from infra.file_rows import Files
+from infra.file_store import FILES, FileStore
 from infra.run_files import RunFiles
 from infra.settings import Settings
 from infra.types import PoolId, RunId
@@ -191,7 +196,10 @@ async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
         leases = Leases(front)
         stack.push_async_callback(leases.close)
         stores = (Blobs(settings.at("jobs")), Blobs(settings.at("payloads")))
-        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores))
+        database = open_database(settings.sqlalchemy_url)
+        stack.callback(database.close)
+        batches = Batches(Files(database, FileStore(settings.at(FILES)), settings.files))
+        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores, batches))
         deployments = Deployments(prefect_yaml())
         desk = Desk(FLOWS, deployments)
         crew = Crew(desk)

@@ -120,6 +120,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """A client has come: its first request is awaited."""
         self._client = Client()
+        self._client.more_time = self._more_time
         super().connection_made(GatheringTransport(transport, self.loop))  # type: ignore[arg-type]
         self._timer = self.loop.call_later(self.request_timeout_s, self._late)
 
@@ -212,6 +213,11 @@ class PatientProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _more_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self.loop.call_later(self.request_timeout_s, self._late)
 
     def _late(self) -> None:
         self._timer = None

@@ -1,13 +1,13 @@
 """Runs one planned request for one client: executes, answers or streams, and tells record, metrics and log."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from api.active import ActiveRun, ActiveRuns
 from api.asgi import ClientWatch, EventStream, Exchange
-from api.errors import Headers, error_body
+from api.errors import Headers
 from api.recording import Recording
 from flows.execute import Executor
 from flows.plan import Plan
@@ -16,6 +16,7 @@ from infra.clock import Clock, monotonic
 from infra.errors import RunCancelled
 from infra.tokens import Key
 from infra.types import EngineId, RunId
+from tasks.types import TaskResult
 from workers.fleet import Fleet
 from workers.live import Lease
 from workers.types import Demand, ModelEntry
@@ -33,6 +34,19 @@ class ModelPlacer:
         return self.fleet.acquire(demand, self.entry, tried)
 
 
+OpenStream = Callable[[Exchange, Callable[[], Headers]], EventStream]
+
+
+class Delivery(NamedTuple):
+    """How a run's answer reaches its client: `keep` is awaited with it before the client has the end of it."""
+
+    stream: OpenStream = EventStream
+    keep: Callable[[bytes], Awaitable[None]] | None = None
+
+
+AS_IT_COMES = Delivery()
+
+
 class Order(NamedTuple):
     """One planned request: `request` is the body as the client sent it."""
 
@@ -42,6 +56,7 @@ class Order(NamedTuple):
     key: Key
     request: bytes
     stream: bool
+    delivery: Delivery = AS_IT_COMES
 
 
 class Outcome(NamedTuple):
@@ -76,15 +91,17 @@ class Runner:
                 cancellation by its owner or the operator.)
         """
         recorder, started_s = await self._begin(order), self._clock()
-        channel = EventStream(exchange, lambda: run_headers(order.run, recorder.engine)) if order.stream else None
-        answer: bytes | None = None
+        channel = (
+            order.delivery.stream(exchange, lambda: run_headers(order.run, recorder.engine)) if order.stream else None
+        )
+        answer: TaskResult | None = None
         error: BaseException | None = None
         unanswered: Exception | None = None
         active = self._active.enter(recorder.record)
         try:
             with ClientWatch(exchange.client, channel) as watch:
                 try:
-                    answer = await self._answer(order.plan, order.entry, recorder, channel)
+                    answer = await self._answer(order, recorder, channel)
                 except asyncio.CancelledError as cancelled:
                     error = RunCancelled("the front was stopped while it ran")
                     error = _forgiven(active, watch, cancelled)
@@ -100,7 +117,9 @@ class Runner:
             self._active.leave(active)
             self._record(recorder, error, channel, started_s)
         if answer is not None:
-            await exchange.answer(200, answer, _JSON + run_headers(order.run, recorder.engine))
+            assert isinstance(answer.value, bytes), "a plan's last step gives the answer's bytes"
+            kind: Headers = [(b"content-type", answer.media_type.encode())]
+            await exchange.answer(200, answer.value, kind + run_headers(order.run, recorder.engine))
         elif channel is not None and channel.started and not watch.gone:
             await channel.end()
         return Outcome(recorder, unanswered)
@@ -111,15 +130,16 @@ class Runner:
         payload = await self._recording.payload(order.request)
         return self._recording.recorder(order.run, order.plan, order.key.name, payload)
 
-    async def _answer(
-        self, plan: Plan, entry: ModelEntry, recorder: RunRecorder, channel: EventStream | None
-    ) -> bytes | None:
-        """The answer's body; None if it went through the channel."""
-        result = await self._executor.run(plan, ModelPlacer(self._fleet, entry), recorder, channel)
-        if channel is not None and channel.started:
-            return None
-        assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
-        return result.value
+    async def _answer(self, order: Order, recorder: RunRecorder, channel: EventStream | None) -> TaskResult | None:
+        """The answer; None if it went through the channel."""
+        result = await self._executor.run(order.plan, ModelPlacer(self._fleet, order.entry), recorder, channel)
+        if order.delivery.keep is not None and isinstance(result.value, bytes):
+            await order.delivery.keep(result.value)
+        if channel is None or not channel.started:
+            return result
+        if result.ending:
+            await channel.conclude(result.ending)
+        return None
 
     def _record(
         self, recorder: RunRecorder, error: BaseException | None, channel: EventStream | None, started_s: float
@@ -149,11 +169,8 @@ async def _told(channel: EventStream | None, error: Exception) -> Exception | No
     """Tell a client that is in the middle of a stream; else give the error back, to be answered with its status."""
     if channel is None or not channel.started:
         return error
-    await channel.write(b"\n\ndata: " + error_body(error) + b"\n\n")  # it may have broken off within an event
+    await channel.tell(error)
     return None
-
-
-_JSON: Headers = [(b"content-type", b"application/json")]
 
 
 def run_headers(run: RunId, engine: str) -> Headers:

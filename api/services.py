@@ -1,10 +1,12 @@
 """What the routes share: made once by the composition root, handed to each by keyword."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from api.accounting import Accounting
 from api.active import ActiveRuns
 from api.auth import Auth
+from api.file_desk import FileDesk
 from api.limits import KeyLimits
 from api.run import Runner
 from api.shelf import Shelf
@@ -15,6 +17,10 @@ from infra.prefect_api import PrefectApi
 from infra.settings import Settings
 from infra.spool import Spool
 from workers.fleet import Fleet
+from workers.sites import Sites
+
+if TYPE_CHECKING:
+    from api.media.kept import KeptFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Services:
     limits: KeyLimits
     shelf: Shelf
     fleet: Fleet
+    sites: Sites
+    """Where the parts of a request could run."""
     runner: Runner
     accounting: Accounting
     metrics: Metrics
@@ -35,4 +43,7 @@ class Services:
     prefect: PrefectAddress | None
     """Where flow runs are; None with `flows.server = "off"`."""
     prefect_api: PrefectApi | None
+    files: FileDesk
+    kept: "KeptFiles"
+    """Files that come with requests."""
     version: str

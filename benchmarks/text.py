@@ -154,9 +154,9 @@ def main() -> None:
             _turns(sides, given.rounds, given.sentences)
 
 
-def weights(home: Path) -> Path:
-    """SmolLM2's file, in the folder that an install may serve from."""
-    packaged = next(each for each in PACKAGED if each.name == "smollm2-135m-instruct")
+def weights(home: Path, name: str = "smollm2-135m-instruct") -> Path:
+    """A packaged model's file, in the folder that an install may serve from."""
+    packaged = next(each for each in PACKAGED if each.name == name)
     models = home / "models"
     models.mkdir(parents=True)
     return Path(shutil.copy(asyncio.run(prepare_one(packaged, home)), models))

@@ -5,14 +5,19 @@ Knows neither HTTP nor GPUs. What happens is told to an `Observer`.
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
 
+from flows.hedge import Pace, hedged
 from flows.plan import Plan, Step, StepId
+from infra.blobs import Blobs
+from infra.clock import monotonic
 from infra.errors import CoderAIError, EngineFailed, NoCapacity, ServiceDown
 from infra.types import EngineId, Json
 from tasks.channel import Channel
 from tasks.types import Task, TaskCall, TaskResult
 from workers.live import Lease
+from workers.speeds import Speeds
 from workers.transport import Transport
 from workers.types import Demand
 
@@ -36,21 +41,33 @@ class Observer(Protocol):
         """A try of the step begins; without a lease the front does it itself."""
         ...
 
-    def finished(self, step: Step, result: TaskResult) -> None:
-        """The step has its result."""
+    def finished(self, step: Step, result: TaskResult, lease: Lease | None = None) -> None:
+        """The step has its result, by the try on this lease."""
         ...
 
-    def failed(self, step: Step, error: BaseException, *, final: bool) -> None:
-        """A try of the step failed or was cancelled; `final`: it will not be tried again."""
+    def failed(self, step: Step, error: BaseException, lease: Lease | None = None, *, final: bool) -> None:
+        """The try on this lease failed or was cancelled; `final`: this one will not be tried again."""
         ...
 
 
 class Executor:
-    """Runs plans with a fixed set of tasks."""
+    """Runs plans with a fixed set of tasks. `stores` hold the blobs that inputs may refer to; `speeds` is told what
+    each engine has delivered."""
 
-    def __init__(self, tasks: Mapping[str, Task], transport: Transport) -> None:
+    hedges: ClassVar[bool] = True
+    """Whether a late step that allows it is started twice."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        transport: Transport,
+        stores: tuple[Blobs, ...] = (),
+        speeds: Speeds | None = None,
+    ) -> None:
         self._tasks = tasks
         self._transport = transport
+        self._stores = stores
+        self._speeds = speeds
 
     def run(
         self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None = None
@@ -68,12 +85,16 @@ class Executor:
     async def _graph(self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None) -> TaskResult:
         results: dict[StepId, TaskResult] = {}
         done = {step.id: asyncio.Event() for step in plan.steps}
+        pace = Pace()
 
         async def follow(step: Step) -> None:
             for parent in step.refs.values():
                 await done[parent].wait()
-            last = step is plan.steps[-1]
-            results[step.id] = await self.step(step, results, placer, observer, channel if last else None)
+            if step.items:
+                results[step.id] = await self._part(step, results, placer, observer, pace)
+            else:
+                last = step is plan.steps[-1]
+                results[step.id] = await self.step(step, results, placer, observer, channel if last else None)
             done[step.id].set()
 
         try:
@@ -83,6 +104,21 @@ class Executor:
         except BaseExceptionGroup as group_error:
             raise _first(group_error) from group_error
         return results[plan.steps[-1].id]
+
+    async def _part(
+        self, step: Step, results: Mapping[StepId, TaskResult], placer: Placer, observer: Observer, pace: Pace
+    ) -> TaskResult:
+        """One of several parts of a request, perhaps started twice."""
+        began_s = monotonic()
+        if step.hedge and self.hedges and step.demand is not None:
+            again = replace(step, demand=replace(step.demand, home=None, idle=True))
+            result = await hedged(
+                lambda spare: self.step(again if spare else step, results, placer, observer, None), pace
+            )
+        else:
+            result = await self.step(step, results, placer, observer, None)
+        pace.note(monotonic() - began_s)
+        return result
 
     async def step(
         self,
@@ -98,27 +134,33 @@ class Executor:
         while True:
             lease = await self._lease(step, placer, tried)
             observer.placed(step, lease)
+            began_s = monotonic()
             try:
-                call = TaskCall(inputs, self._transport, lease.engine if lease else None, channel)
+                call = TaskCall(inputs, self._transport, lease.engine if lease else None, channel, self._stores)
                 result = await self._tasks[step.task](call)
             except EngineFailed as error:
                 spent = lease is None or len(tried) + 1 >= TRIES or (channel is not None and channel.started)
-                observer.failed(step, error, final=spent)
+                observer.failed(step, error, lease, final=spent)
                 if lease is None:
                     raise
                 lease.failed = True
                 tried[lease.engine.id, lease.incarnation] = error.message
                 if spent:
-                    raise _tried_error(error, tried) from error
+                    raise _tried_error(step, error, tried) from error
             except BaseException as error:
-                observer.failed(step, error, final=True)
+                observer.failed(step, error, lease, final=True)
                 raise
             else:
-                observer.finished(step, result)
+                observer.finished(step, result, lease)
+                self._delivered(step, lease, monotonic() - began_s)
                 return result
             finally:
                 if lease is not None:
                     lease.release()
+
+    def _delivered(self, step: Step, lease: Lease | None, seconds: float) -> None:
+        if self._speeds is not None and step.items and lease is not None:
+            self._speeds.note(lease.engine.id, lease.engine.model, step.items, seconds)
 
     async def _lease(self, step: Step, placer: Placer, tried: Mapping[tuple[EngineId, int], str]) -> Lease | None:
         if step.demand is None:
@@ -129,7 +171,8 @@ class Executor:
             if not tried or isinstance(error, ServiceDown):
                 raise
             first = next(iter(tried.values()))
-            raise _tried_error(EngineFailed(f"{first}; and nowhere else: {error.message}"), tried) from error
+            nowhere = EngineFailed(f"{first}; and nowhere else: {error.message}")
+            raise _tried_error(step, nowhere, tried, nowhere=error.message) from error
 
 
 def _inputs(step: Step, results: Mapping[StepId, TaskResult]) -> dict[str, Json]:
@@ -142,10 +185,17 @@ def _inputs(step: Step, results: Mapping[StepId, TaskResult]) -> dict[str, Json]
     return inputs
 
 
-def _tried_error(error: EngineFailed, tried: Mapping[tuple[EngineId, int], str]) -> EngineFailed:
-    """The same kind of failure, naming where the step was tried."""
-    where = ", ".join(engine for engine, _incarnation in tried)
-    return type(error)(f"{error.message} (tried at {where})", param=error.param, code=error.code)
+def _tried_error(
+    step: Step, error: EngineFailed, tried: Mapping[tuple[EngineId, int], str], nowhere: str = ""
+) -> EngineFailed:
+    """The same kind of failure, naming where the step was tried; of a part also which it is, and every reason."""
+    if step.items and step.refs:
+        reasons = [f"at {engine}: {reason}" for (engine, _incarnation), reason in tried.items()]
+        reasons += [f"nowhere else: {nowhere}"] if nowhere else []
+        message = f"{step.id} of the request failed {'; '.join(reasons)}"
+    else:
+        message = f"{error.message} (tried at {', '.join(engine for engine, _incarnation in tried)})"
+    return type(error)(message, param=error.param, code=error.code)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,16 +1,17 @@
 """What stands around a step of a job: the slot that it asks the front for, and who hears how it went."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from flows.distribute import SPLIT_STEP
 from flows.plan import Plan, Step, StepId
 from flows.record import RunRecorder, describe
 from infra.clock import wall
 from infra.errors import EngineFailed
 from infra.records import Attempt
-from infra.types import EngineId, KeyName, PoolId, RunId
+from infra.types import EngineId, Json, KeyName, PoolId, RunId
 from tasks.types import TaskResult
 from workers.jobs.leases import JobLease
 from workers.live import Lease
@@ -94,16 +95,31 @@ class JobNotes:
         waited = f" after {lease.waited_s:.1f} s" if lease.waited_s >= 1 else ""
         self.say(f"step {step.id}: on {lease.engine.id}{waited}: {placement.reason}{passed}")
 
-    def finished(self, step: Step, result: TaskResult) -> None:
+    def finished(self, step: Step, result: TaskResult, lease: Lease | None = None) -> None:
         """The step has its result."""
-        self.recorder.finished(step, result)
+        self.recorder.finished(step, result, lease)
         usage = result.usage
         if step.id in self._leases:
             self._leases[step.id].over = LeaseOver(**usage._asdict()) if usage is not None else LeaseOver()
 
-    def failed(self, step: Step, error: BaseException, *, final: bool) -> None:
+    def failed(self, step: Step, error: BaseException, lease: Lease | None = None, *, final: bool) -> None:
         """A try failed, or was cancelled: then its lease ends without a word."""
-        self.recorder.failed(step, error, final=final)
+        self.recorder.failed(step, error, lease, final=final)
         if step.id in self._leases and not isinstance(error, asyncio.CancelledError):
             self._leases[step.id].over = LeaseOver(failed=isinstance(error, EngineFailed))
         self.say(f"step {step.id}: {'failed' if final else 'failed, is tried elsewhere'}: {describe(error)}")
+
+
+def kept_sizes(kept: Mapping[str, Json]) -> tuple[int, ...] | None:
+    """How the request was cut when these results of its steps were made: none if it was not; None if there are none."""
+    if not kept:
+        return None
+    split = kept.get(SPLIT_STEP, [])
+    ranges = split if isinstance(split, list) else []
+    return tuple(each[1] for each in ranges if isinstance(each, list) and isinstance(each[1], int))
+
+
+def fits(kept: Mapping[str, Json], plan: Plan) -> bool:
+    """Whether the results belong to this plan: a part of another cut has other items under the same name."""
+    sizes = next((step.inputs["sizes"] for step in plan.steps if step.id == SPLIT_STEP), [])
+    return sizes == list(kept_sizes(kept) or ())

@@ -6,13 +6,11 @@ The only module with Prefect's `@flow` and `@task`; only the worker process impo
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID, uuid4
 
 from prefect import Flow, flow, task
-from prefect.artifacts import acreate_markdown_artifact
+from prefect.artifacts import acreate_markdown_artifact, acreate_progress_artifact, aupdate_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, RunInput, State, TaskRunResult
@@ -21,53 +19,29 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_engine import run_task_async
 
+from flows.batch import BatchRun
+from flows.batch_line import LineDoer
 from flows.execute import Executor, Observer, Placer
-from flows.job_steps import JobNotes, JobPlacer, SlotGiver
+from flows.job_office import OFFICE, Office
+from flows.job_steps import JobNotes, JobPlacer, fits, kept_sizes
 from flows.plan import Plan, Step, StepId
 from flows.record import RunRecorder, describe
-from infra.blobs import Blobs
+from infra.batch_lines import Results
+from infra.batch_rows import Batch
 from infra.errors import CoderAIError, RunCancelled
 from infra.prefect_child.markdown import describe_run
 from infra.records import RunRecord
 from infra.requests import resolve
 from infra.run_files import RunFiles
-from infra.types import Json, KeyName, RunId
+from infra.types import BatchId, Json, KeyName, RunId
 from tasks.channel import Channel
-from tasks.types import Task as StepTask
 from tasks.types import TaskResult
 from workers.jobs.live import CURRENT
-from workers.transport import Transport
 
 log = logging.getLogger(__name__)
 
-OPERATOR: Final = KeyName("operator")
-"""Whose a run is that was made in Prefect's own pages, so that no key is known."""
-_STREAMING: Final = frozenset({"stream", "stream_options"})
-"""Of a request: nobody is there to read a stream."""
-
-
-class Planner(Protocol):
-    """Who makes the plan of a request: the front."""
-
-    async def plan(self, flow: str, request: dict[str, Json], key: KeyName) -> bytes:
-        """The plan as JSON text; raises what makes it impossible."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Office:
-    """What every job works with. `stores` hold requests that are too large for a parameter."""
-
-    planner: Planner
-    slots: SlotGiver
-    transport: Transport
-    tasks: Mapping[str, StepTask]
-    files: RunFiles
-    stores: tuple[Blobs, ...]
-
-
-OFFICE: ContextVar[Office] = ContextVar("office")
-"""Set once, by the worker process, before its workers begin."""
+OPERATOR: Final = KeyName("operator")  # a run that was made in Prefect's own pages: no key is known
+_STREAMING: Final = frozenset({"stream", "stream_options"})  # nobody is there to read a stream
 
 
 @flow(name="chat", persist_result=False, result_serializer="json")
@@ -82,6 +56,12 @@ async def completions(request: dict[str, Any]) -> State[None]:
     return await _job("completions", request)
 
 
+@flow(name="responses", persist_result=False, result_serializer="json")
+async def responses(request: dict[str, Any]) -> State[None]:
+    """A response: `request` is OpenAI's body; it is kept as the run's answer, and not stored among the responses."""
+    return await _job("responses", request)
+
+
 @flow(name="embeddings", persist_result=False, result_serializer="json")
 async def embeddings(request: dict[str, Any]) -> State[None]:
     """Embeddings: `request` is OpenAI's body."""
@@ -94,7 +74,27 @@ async def rerank(request: dict[str, Any]) -> State[None]:
     return await _job("rerank", request)
 
 
-FLOWS: Final[dict[str, Flow[..., Any]]] = {each.name: each for each in (chat, completions, embeddings, rerank)}
+@flow(name="transcription", persist_result=False, result_serializer="json")
+async def transcription(request: dict[str, Any]) -> State[None]:
+    """A recording's text: `request` has the form's fields, and where the recording is kept."""
+    return await _job("transcription", request)
+
+
+@flow(name="ocr", persist_result=False, result_serializer="json")
+async def ocr(request: dict[str, Any]) -> State[None]:
+    """Documents' text: `request` says where each is kept, and how many pages it has."""
+    return await _job("ocr", request)
+
+
+@flow(name="batch", persist_result=False, result_serializer="json")
+async def batch(request: dict[str, Any]) -> State[None]:
+    """Many requests as one run; they are no task runs: `request` names the batch."""
+    return await _job("batch", request)
+
+
+FLOWS: Final[dict[str, Flow[..., Any]]] = {
+    each.name: each for each in (chat, completions, responses, embeddings, rerank, transcription, ocr, batch)
+}
 """Every flow by its name: what a worker may run, and nothing else."""
 
 
@@ -105,7 +105,7 @@ async def _job(name: str, parameter: dict[str, Any]) -> State[None]:
     job = CURRENT.get()
     try:
         job.begin()
-        await _carry_out(name, parameter)
+        await (_carry_out_batch(parameter) if name == "batch" else _carry_out(name, parameter))
         state = Completed(message="its answer is kept; the run's artifact links to it")
     except asyncio.CancelledError:
         state = _ended()
@@ -146,15 +146,16 @@ async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
     run, key = RunId(str(flow_run.id)), _owner(flow_run.tags)
     request = await asyncio.to_thread(resolve, parameter, office.stores)
     request = {field: value for field, value in request.items() if field not in _STREAMING}
-    plan = Plan.from_json(await office.planner.plan(name, request, key))
+    kept = await asyncio.to_thread(office.files.steps, run)
+    plan = Plan.from_json(await office.planner.plan(name, request, key, kept_sizes(kept)))
     notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info)
     placer = JobPlacer(office.slots, run, plan, key, notes.say, CURRENT.get().device)
-    executor = JobExecutor(office, notes, await asyncio.to_thread(office.files.steps, run))
+    executor = JobExecutor(office, notes, kept if fits(kept, plan) else {})
     failure: BaseException | None = None
     try:
         result = await executor.run(plan, placer, notes)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
-        await asyncio.to_thread(_keep, office.files, run, result.value)
+        await asyncio.to_thread(_keep, office.files, run, result.value, result.media_type)
     except BaseException as error:
         failure = error
         raise
@@ -164,9 +165,43 @@ async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
         await _show(flow_run, notes.recorder.close(failure, None))
 
 
-def _keep(files: RunFiles, run: RunId, answer: bytes) -> None:
+async def _carry_out_batch(parameter: dict[str, Any]) -> None:
+    """Do what is not done yet of a batch, and keep its files.
+
+    Raises:
+        CoderAIError: what the run's state will say.
+    """
+    office, flow_run = OFFICE.get(), _flow_run()
+    shown: list[UUID] = []
+    run = RunId(str(flow_run.id))
+    found = await asyncio.to_thread(office.batches.get, BatchId(str(parameter.get("batch"))), None)
+    do = LineDoer(office, run, found.flow, found.key, CURRENT.get().device)
+    results = Results(office.files.folder(run) / "batch")
+    work = BatchRun(found, office.batches, results, do.line, lambda now: _show_progress(now, shown))
+    try:
+        await work.carry_out()
+    except asyncio.CancelledError:
+        if CURRENT.get().end == "cancelled":
+            await work.cut_short()
+        raise
+
+
+async def _show_progress(now: Batch, shown: list[UUID]) -> None:
+    """The run's page has a bar."""
+    percent = 100.0 * (now.completed + now.failed) / max(1, now.total)
+    words = f"{now.completed} of {now.total} requests answered, {now.failed} failed ({now.status})"
+    try:
+        if shown:
+            await aupdate_progress_artifact(shown[0], percent, words)
+        else:
+            shown.append(await acreate_progress_artifact(percent, description=words))
+    except Exception as error:  # noqa: BLE001  # the batch goes on, whatever its page shows
+        log.info("the progress of %s could not be shown: %s", now.id, error or type(error).__name__)
+
+
+def _keep(files: RunFiles, run: RunId, answer: bytes, media_type: str) -> None:
     """Keep the answer. Another execution of a run that is complete starts from its first step."""
-    files.keep_answer(run, answer, "application/json")
+    files.keep_answer(run, answer, media_type)
     files.forget_steps(run)
 
 
@@ -209,8 +244,10 @@ async def _perform(work: Work, parents: None) -> State[None]:
 class JobExecutor(Executor):
     """Makes each step a task run, with its edges; a step whose result is kept is not run again."""
 
+    hedges = False  # a step is one task run
+
     def __init__(self, office: Office, notes: JobNotes, kept: Mapping[str, Json]) -> None:
-        super().__init__(office.tasks, office.transport)
+        super().__init__(office.tasks, office.transport, office.stores)
         self._files = office.files
         self._notes = notes
         self._kept = kept

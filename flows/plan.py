@@ -21,7 +21,8 @@ TaskName = NewType("TaskName", str)
 class Step:
     """One task of a plan: `inputs` by value, `refs` by the id of the earlier step whose result is meant.
 
-    `demand` is None for work the front does itself, such as a merge.
+    `demand` is None for work the front does itself, such as a merge. `items` is how many of the request's items it
+    does, where these can be counted. With `hedge` it may be started twice if it is late.
     """
 
     id: StepId
@@ -29,6 +30,8 @@ class Step:
     inputs: dict[str, Json] = field(default_factory=dict)
     refs: dict[str, StepId] = field(default_factory=dict)
     demand: Demand | None = None
+    items: int = 0
+    hedge: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from infra.errors import NotFound
 from infra.files import make_private_folder, write_atomic
@@ -87,6 +87,17 @@ class Blobs:
         if hashlib.sha256(data).hexdigest() != ref.removeprefix("sha256:"):
             raise NotFound(f"blob {ref} is damaged on the disk")
         return data
+
+    def open(self, ref: str) -> BinaryIO:
+        """The content for reading, whatever its size, and not compared with its name.
+
+        Raises:
+            NotFound: no reference, or not kept any more.
+        """
+        try:
+            return os.fdopen(os.open(self._path(ref), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+        except OSError as error:
+            raise NotFound(f"blob {ref} is not kept (any more): {error.strerror}") from error
 
     def prune(self, older_than_s: float, max_bytes: int | None = None) -> int:
         """Delete what was last put more than `older_than_s` seconds ago, then the oldest until the rest takes no more

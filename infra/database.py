@@ -22,7 +22,7 @@ from infra.errors import DatabaseTooNew, DatabaseUnusable, DiskFull, NotInstalle
 from infra.files import full_disk_named, make_private_folder
 from infra.tables import HEAD, REVISIONS, RevisionRow
 
-Topic = Literal["tokens", "models"]
+Topic = Literal["tokens", "models", "files"]
 """What a snapshot in memory is made of; each has a counter in the table `revision`."""
 
 BUSY_TIMEOUT_S = 30.0

@@ -137,6 +137,14 @@ class RunFiles:
             self.forget(run)
         return len(idle)
 
+    def folder(self, run: str) -> Path:
+        """Where a run's files lie, for what is appended to rather than kept whole; made by whoever needs it.
+
+        Raises:
+            InvalidRequest: the run's id is no UUID.
+        """
+        return self._folder(run)
+
     def _folder(self, run: str) -> Path:
         require_run_id(run)
         return self.root / run

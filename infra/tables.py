@@ -8,9 +8,9 @@ from sqlmodel import Field, SQLModel
 
 from infra.types import Json
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that this version works with: the newest file of `infra/migrations/versions`."""
-REVISIONS = frozenset({"0001"})
+REVISIONS = frozenset({"0001", "0002"})
 """Every revision that this version can bring up to date, HEAD included."""
 
 
@@ -75,6 +75,24 @@ class UsageRow(SQLModel, table=True):
     seconds: float = 0.0
 
 
+class ResponseRow(SQLModel, table=True):
+    """A stored answer of `/v1/responses`: the object, and the items that this request (not those before it) gave.
+
+    `used_at` is when it was made, or last was part of a conversation that went on.
+    """
+
+    __tablename__ = "response"
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    previous_id: str | None = Field(default=None, sa_column=Column(String(80), nullable=True))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    used_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False, index=True))
+    response: dict[str, Json] = Field(sa_column=Column(JSON, nullable=False))
+    input: list[dict[str, Json]] = Field(sa_column=Column(JSON, nullable=False))
+
+
 class RevisionRow(SQLModel, table=True):
     """How often a topic's rows have changed: what a snapshot in memory is checked against."""
 
@@ -82,3 +100,77 @@ class RevisionRow(SQLModel, table=True):
 
     topic: str = Field(sa_column=Column(String(32), primary_key=True))
     number: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+
+
+class FileRow(SQLModel, table=True):
+    """A file of a key. Its bytes lie in the file store under `ref` (`sha256:…`), once for all rows that have it."""
+
+    __tablename__ = "file"
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False, index=True))
+    filename: str = Field(sa_column=Column(String(255), nullable=False))
+    purpose: str = Field(sa_column=Column(String(32), nullable=False))
+    media_type: str = Field(sa_column=Column(String(100), nullable=False))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    ref: str = Field(sa_column=Column(String(71), nullable=False, index=True))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    expires_at: datetime | None = Field(default=None, sa_column=Column(UtcDateTime(), nullable=True))
+
+
+class UploadRow(SQLModel, table=True):
+    """A file that comes in parts."""
+
+    __tablename__ = "upload"
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    filename: str = Field(sa_column=Column(String(255), nullable=False))
+    purpose: str = Field(sa_column=Column(String(32), nullable=False))
+    media_type: str = Field(sa_column=Column(String(100), nullable=False))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    status: str = Field(sa_column=Column(String(16), nullable=False))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    expires_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    file_expires_s: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    file_id: str | None = Field(default=None, sa_column=Column(String(80), nullable=True))
+
+
+class UploadPartRow(SQLModel, table=True):
+    """One part of an upload that is not complete; it counts as its key's until then."""
+
+    __tablename__ = "upload_part"
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    upload_id: str = Field(sa_column=Column(String(80), nullable=False, index=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    ref: str = Field(sa_column=Column(String(71), nullable=False, index=True))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+
+
+class BatchRow(SQLModel, table=True):
+    """A batch. `input_ref` is its input's content while it runs; `moments` when it came into each status, in seconds
+    since the epoch by OpenAI's names; `errors` why it was refused, as OpenAI's objects."""
+
+    __tablename__ = "batch"
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    run_id: str | None = Field(default=None, sa_column=Column(String(36), nullable=True))
+    flow: str = Field(sa_column=Column(String(32), nullable=False))
+    endpoint: str = Field(sa_column=Column(String(64), nullable=False))
+    input_file_id: str = Field(sa_column=Column(String(80), nullable=False))
+    input_ref: str | None = Field(default=None, sa_column=Column(String(71), nullable=True, index=True))
+    output_file_id: str | None = Field(default=None, sa_column=Column(String(80), nullable=True))
+    error_file_id: str | None = Field(default=None, sa_column=Column(String(80), nullable=True))
+    output_lasts_s: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    status: str = Field(sa_column=Column(String(16), nullable=False, index=True))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    expires_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))
+    moments: dict[str, Json] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    labels: dict[str, Json] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    errors: list[Json] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    total: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    completed: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    failed: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))

@@ -17,6 +17,18 @@ PoolId = NewType("PoolId", str)
 """A work pool: a card's id (`cpu`, `cuda-<uuid>`, `vulkan-0`), or `service:<host>` for a far service."""
 KeyName = NewType("KeyName", str)
 """The name of an API key: what logs and metrics show."""
+FileId = NewType("FileId", str)
+"""A file's id, `file-…`, or the name of one that a model has made."""
+BatchId = NewType("BatchId", str)
+"""A batch's id, `batch_…`."""
+UploadId = NewType("UploadId", str)
+"""The id of a file that comes in parts, `upload_…`."""
+PartId = NewType("PartId", str)
+"""The id of one such part, `part_…`."""
+ResponseId = NewType("ResponseId", str)
+"""A stored response: `resp_…`."""
+ItemId = NewType("ItemId", str)
+"""One item of a response's input or output: `msg_…`, `fc_…`, …"""
 HubId = NewType("HubId", str)
 """A hub's model: `OWNER/REPO[:QUANT]`."""
 

@@ -10,6 +10,7 @@ import orjson
 from infra.errors import EngineFailed
 from infra.types import Json
 from tasks.generate import ask
+from tasks.split import parts_of
 from tasks.types import TaskCall, TaskResult, Usage
 
 
@@ -38,6 +39,19 @@ async def embed_and_compare(call: TaskCall) -> TaskResult:
     if scores is None:
         raise EngineFailed(f"{call.leased().id} did not embed every document")
     return _scored(scores, usage)
+
+
+async def merge_scores(call: TaskCall) -> TaskResult:
+    """The scores of all parts, in the order of the documents: `{scores, prompt_tokens}`."""
+    scores: list[Json] = []
+    tokens = 0
+    for part in parts_of(call):
+        own, used = part["scores"], part["prompt_tokens"]
+        assert isinstance(own, list)
+        assert isinstance(used, int)
+        scores += own
+        tokens += used
+    return TaskResult({"scores": scores, "prompt_tokens": tokens})
 
 
 async def rank(call: TaskCall) -> TaskResult:
@@ -80,7 +94,7 @@ def _compared(answer: dict[str, Json], count: int) -> list[Json] | None:
     A thousand documents are tens of milliseconds of computing: run it in a thread.
     """
     vectors = _vectors(answer, count)
-    return None if vectors is None else _cosines(vectors[0], vectors[1:])
+    return None if vectors is None else cosines(vectors[0], vectors[1:])
 
 
 def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
@@ -97,7 +111,7 @@ def _vectors(answer: dict[str, Json], count: int) -> list[list[float]] | None:
     return whole if len(whole) == count and len({len(vector) for vector in whole}) == 1 else None
 
 
-def _cosines(query: list[float], vectors: list[list[float]]) -> list[Json]:
+def cosines(query: list[float], vectors: list[list[float]]) -> list[Json]:
     """The cosine of the query with each vector, all of one length; 0 for vectors of nothing."""
     query_norm = math.hypot(*query)
     norms = (query_norm * math.hypot(*vector) for vector in vectors)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from infra.blobs import Blobs
 from infra.types import Json
 from tasks.channel import Channel
 from workers.live import Engine
@@ -25,6 +26,8 @@ class TaskCall(NamedTuple):
     transport: Transport
     engine: Engine | None = None
     channel: Channel | None = None
+    stores: tuple[Blobs, ...] = ()
+    """Where a reference to a blob in the inputs is looked for."""
 
     def leased(self) -> Engine:
         """The engine; a task that needs one is never called without."""
@@ -33,10 +36,13 @@ class TaskCall(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """A step's result: JSON for later steps, or an answer's bytes as they came from the engine."""
+    """A step's result: JSON for later steps, or an answer's bytes as they came from the engine, with their kind."""
 
     value: Json | bytes
     usage: Usage | None = None
+    media_type: str = "application/json"
+    ending: bytes = b""
+    """Of a stream: what is left to be sent once the value is kept."""
 
 
 Task = Callable[[TaskCall], Awaitable[TaskResult]]

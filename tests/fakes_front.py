@@ -10,14 +10,16 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from flows.chat import plan_chat, plan_completions
+from flows.distribute import Cut, in_parts
 from flows.embeddings import plan_embeddings
 from flows.plan import Plan
-from flows.rerank import plan_rerank
+from flows.rerank import SPREAD_RERANK, plan_rerank
 from infra.errors import CoderAIError, ModelNotFound
 from infra.listen import RUN_FILE
 from infra.types import EngineId, Frozen, Json, KeyName, PoolId
 from tests.fakes import make_entry
 from workers.refused import refusal
+from workers.sites import Site
 from workers.types import Capability, Placement
 from workers.wire import LeaseAsk, LeaseGiven, LeaseOver
 
@@ -36,11 +38,13 @@ class PlanAsk(Frozen):
     flow: str
     request: dict[str, Json]
     key: KeyName
+    sizes: tuple[int, ...] | None = None
 
 
 @dataclass
 class FakeFront:
-    """`refuse` is asked before each lease; `engine_url` is where every lease leads."""
+    """`refuse` is asked before each lease; `engine_url` is where every lease leads; documents are spread over `sites`,
+    if there are any."""
 
     home: Path
     engine_url: str = ""
@@ -48,6 +52,7 @@ class FakeFront:
     cards: list[str] = field(default_factory=lambda: ["cpu"])
     own_runs: set[str] = field(default_factory=set)
     refuse: Callable[[LeaseAsk], CoderAIError | None] = lambda _ask: None
+    sites: tuple[Site, ...] = ()
     plans: list[PlanAsk] = field(default_factory=list)
     leases: list[LeaseAsk] = field(default_factory=list)
     overs: list[LeaseOver | None] = field(default_factory=list)
@@ -99,7 +104,11 @@ class FakeFront:
         if model == "nobody":
             return _failed(ModelNotFound("Model 'nobody' is not available"), 404)
         capability = Capability(ask.flow)
-        plan = PLANNERS[ask.flow](ask.request, make_entry(model, capabilities=(capability,)), None)
+        entry = make_entry(model, capabilities=(capability,))
+        plan = None
+        if self.sites and ask.flow == "rerank":
+            plan = in_parts(SPREAD_RERANK, ask.request, entry, Cut(lambda _entry: self.sites, ask.sizes or ()))
+        plan = plan or PLANNERS[ask.flow](ask.request, entry, None)
         return web.Response(body=plan.to_json(), content_type="application/json")
 
     async def _pools(self, _request: web.Request) -> web.Response:

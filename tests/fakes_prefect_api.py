@@ -14,7 +14,7 @@ from aiohttp import web
 from infra.prefect_address import PrefectAddress
 
 AUTHORIZATION = "Basic Y29kZXJhaTpodXNo"
-FLOWS = ("chat", "completions", "embeddings", "rerank")
+FLOWS = ("chat", "completions", "responses", "embeddings", "rerank", "transcription", "batch")
 _TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 _ORDERS = ("START_TIME_DESC",)
 _API = "/flows/api"

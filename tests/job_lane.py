@@ -183,5 +183,5 @@ def quiet_lane(job_lane: JobLane) -> Iterator[JobLane]:
     for notes in (engine.asked, engine.bodies, front.plans, front.leases, front.overs, front.cancelled):
         notes.clear()
     yield job_lane
-    engine.broken = set()
+    engine.broken, front.sites = set(), ()
     until(lambda: front.held == 0, 5.0, lambda: job_lane.log)

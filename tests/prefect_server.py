@@ -29,7 +29,7 @@ from infra.records import Boot, RunRecord
 from infra.security import new_internal_token
 from infra.settings import FlowsSettings, Settings, cache_root, inherited_environment, load_settings
 
-FLOWS = ("chat", "completions", "embeddings", "rerank")
+FLOWS = ("chat", "completions", "responses", "embeddings", "rerank", "transcription", "batch")
 POOLS = {"head": "coderai-head", "cpu": "coderai-card"}
 _START_S = 110.0
 _ROOT = Path(__file__).parents[1]

@@ -4,6 +4,8 @@ from workers.types import ModelEntry, ModelFormat, PoolView
 
 _BACKENDS: dict[ModelFormat, tuple[str, ...]] = {
     ModelFormat.GGUF: ("cuda", "rocm", "vulkan", "cpu"),
+    ModelFormat.WHISPER: ("cpu",),
+    ModelFormat.RAPIDOCR: ("cpu",),
     ModelFormat.SERVICE: ("service",),
 }
 

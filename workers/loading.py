@@ -7,9 +7,11 @@ from infra.errors import LoadFailed
 from infra.settings import LlamaSettings
 from infra.supervisor.types import Children, ChildSpec, ChildState
 from workers.engine.flags import read_flags
-from workers.engine.provider import child_spec, load_deadline_s, load_failure
+from workers.engine.programs import program
+from workers.engine.provider import load_deadline_s, load_failure
 from workers.live import Engine
 from workers.transport import Transport
+from workers.types import ModelFormat
 from workers.wire import EngineLaunch
 
 _POLL_S = 0.1
@@ -75,9 +77,10 @@ class Loader:
 
     async def _spec(self, launch: EngineLaunch) -> ChildSpec:
         """The process to start; a llama-server of the user's own is asked once what flags it knows."""
-        if self._settings.server_bin is not None and not self._known_flags:
-            self._known_flags = await read_flags(self._settings.server_bin)
-        return child_spec(launch, self._settings, self._engine_key, self._known_flags)
+        own = self._settings.server_bin if launch.entry.format is ModelFormat.GGUF else None
+        if own is not None and not self._known_flags:
+            self._known_flags = await read_flags(own)
+        return program(launch, self._settings, self._engine_key, self._known_flags)
 
     async def unload(self, engine: Engine) -> None:
         """End the engine's process; return when it is gone."""

@@ -5,6 +5,7 @@ before a far one on a tie), then a load on the model's owner. Whoever is not tak
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from infra.types import EngineId, PoolId
 from workers.compat import misfit
@@ -25,6 +26,21 @@ def place(
     `warm` is the engine that holds the conversation's earlier turns. `tried` are engines, with their incarnation, that
     already failed this step. `needed_bytes` is the memory that a load would take.
     """
+    if demand.home is not None and demand.pin is None and not tried:
+        at_home = _place(replace(demand, pin=demand.home), entry, snapshot, needed_bytes, warm, tried)
+        if at_home.action != "none" or not snapshot.pools:
+            return at_home
+    return _place(demand, entry, snapshot, needed_bytes, warm, tried)
+
+
+def _place(
+    demand: Demand,
+    entry: ModelEntry,
+    snapshot: Snapshot,
+    needed_bytes: int,
+    warm: EngineId | None,
+    tried: frozenset[tuple[EngineId, int]],
+) -> Placement:
     pin = demand.pin or entry.engine
     passed: list[PassedOver] = []
     usable: list[EngineView] = []
@@ -32,7 +48,7 @@ def place(
     for view in snapshot.engines:
         if view.model != entry.name:
             continue
-        reason = _engine_reason(view, pin, tried)
+        reason = _engine_reason(view, demand, pin, tried)
         if reason is not None:
             passed.append(PassedOver(view.engine, reason))
         elif view.state == "ready":
@@ -41,22 +57,30 @@ def place(
             waiting = waiting or view
     if usable:
         return _choose_resident(usable, warm, passed)
-    if waiting is not None:
+    if waiting is not None and not demand.idle:
         return Placement("wait_load", waiting.pool, waiting.engine, waiting.reason or "loading", tuple(passed))
-    if entry.format is ModelFormat.SERVICE:
+    if entry.format is ModelFormat.SERVICE or demand.idle:
         return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed))
-    return _choose_pool(entry, snapshot, pin, needed_bytes, passed)
+    return _choose_pool(demand, entry, snapshot, needed_bytes, passed)
 
 
-def _engine_reason(view: EngineView, pin: PoolId | None, tried: frozenset[tuple[EngineId, int]]) -> str | None:
+def _engine_reason(
+    view: EngineView, demand: Demand, pin: PoolId | None, tried: frozenset[tuple[EngineId, int]]
+) -> str | None:
     """Why this engine cannot take the step, or None."""
     if pin is not None and view.pool != pin:
-        return f"the model is pinned to {pin}"
+        return _elsewhere(demand, pin)
+    if demand.idle and view.in_flight:
+        return "it is not idle"
     if view.state == "ready" and (view.engine, view.incarnation) in tried:
         return "it has failed this step already"
     if view.state in ("down", "quarantined"):
         return view.reason or view.state
     return view.paused
+
+
+def _elsewhere(demand: Demand, pin: PoolId) -> str:
+    return f"this part is for {pin}" if demand.home == pin else f"the model is pinned to {pin}"
 
 
 def _choose_resident(usable: list[EngineView], warm: EngineId | None, passed: list[PassedOver]) -> Placement:
@@ -101,21 +125,16 @@ def _busier(view: EngineView, chosen: EngineView) -> str:
 
 
 def _choose_pool(
-    entry: ModelEntry, snapshot: Snapshot, pin: PoolId | None, needed_bytes: int, passed: list[PassedOver]
+    demand: Demand, entry: ModelEntry, snapshot: Snapshot, needed_bytes: int, passed: list[PassedOver]
 ) -> Placement:
     """Not resident anywhere: a load where there is room, accelerators first, else where idle models can make room."""
-    candidates: list[PoolView] = []
+    pin = demand.pin or entry.engine
     taken = {view.pool for view in snapshot.engines if view.model == entry.name}
-    for pool in snapshot.pools:
-        if pool.pool in taken:
-            continue
-        reason = f"the model is pinned to {pin}" if pin not in (None, pool.pool) else misfit(entry, pool) or pool.paused
-        if reason is None:
-            candidates.append(pool)
-        else:
-            passed.append(PassedOver(pool.pool, reason))
+    candidates = _candidates(demand, entry, [pool for pool in snapshot.pools if pool.pool not in taken], passed)
     roomy = [pool for pool in candidates if pool.free_bytes >= needed_bytes]
     after_unload = [pool for pool in candidates if pool.free_bytes + pool.reclaimable_bytes >= needed_bytes]
+    if demand.home is not None and (pin == demand.home or taken):
+        after_unload = []  # other models do not make room for a part
     preferred: Callable[[PoolView], tuple[bool, int, str]] = lambda pool: (  # noqa: E731
         pool.backend == "cpu",
         -pool.free_bytes,
@@ -134,6 +153,21 @@ def _choose_pool(
             )
     why = "its owner; it has the room" if roomy else "its owner; idle models make room"
     return Placement("load", chosen.pool, None, why, tuple(passed))
+
+
+def _candidates(demand: Demand, entry: ModelEntry, pools: list[PoolView], passed: list[PassedOver]) -> list[PoolView]:
+    """The pools that the model could be loaded on, room or not."""
+    pin = demand.pin or entry.engine
+    candidates: list[PoolView] = []
+    for pool in pools:
+        reason = misfit(entry, pool) or pool.paused
+        if pin is not None and pool.pool != pin:
+            reason = _elsewhere(demand, pin)
+        if reason is None:
+            candidates.append(pool)
+        else:
+            passed.append(PassedOver(pool.pool, reason))
+    return candidates
 
 
 def _no_room(pool: PoolView, needed_bytes: int) -> str:

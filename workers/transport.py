@@ -9,7 +9,9 @@ import functools
 import re
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
 
 import aiohappyeyeballs
 import aiohttp
@@ -23,6 +25,8 @@ from workers.live import Engine
 
 KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which llama.cpp's server, and uvicorn, close an idle connection."""
+ANSWER_MOST_BYTES = 64 << 20
+"""Of an answer to a form, which is read whole."""
 CONNECT_S = 5.0
 """Seconds a connection may take; an answer may take as long as it needs."""
 _SECOND_ADDRESS_S = 0.25
@@ -41,6 +45,15 @@ class Target:
     head: bytes
     headers: dict[str, str]
     idle: list[Connection]
+
+
+class FilePart(NamedTuple):
+    """A file of a form; `content` is read as it is sent, and closed then."""
+
+    field: str
+    name: str
+    media_type: str
+    content: BinaryIO
 
 
 class Transport:
@@ -90,6 +103,34 @@ class Transport:
         except (BrokenOff, TimeoutError, OSError, UnicodeError) as error:
             raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
         return connection
+
+    async def upload(
+        self, engine: Engine, path: str, fields: Sequence[tuple[str, str]], *files: FilePart
+    ) -> tuple[int, bytes]:
+        """Send a form with files to `path` below the engine's `/v1`; the answer's status and whole body.
+
+        Raises:
+            EngineFailed: no connection, it broke, or the answer is larger than any that is expected.
+        """
+        form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
+        for name, value in fields:
+            form.add_field(name, value)
+        for file in files:
+            form.add_field(file.field, file.content, filename=file.name, content_type=file.media_type)
+        headers = {name: value for name, value in engine.headers.items() if name.lower() != "content-type"}
+        try:
+            async with self._session.post(
+                engine.base_url + path, data=form, headers=headers, allow_redirects=False
+            ) as answer:
+                body = await answer.content.read(ANSWER_MOST_BYTES + 1)
+                while len(body) <= ANSWER_MOST_BYTES and (more := await answer.content.read(ANSWER_MOST_BYTES)):
+                    body += more
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
+        if len(body) > ANSWER_MOST_BYTES:
+            raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
+        return status, body
 
     async def alive(self, url: str, headers: dict[str, str], timeout_s: float) -> int:
         """Status of a GET, 0 when nothing answers in time."""

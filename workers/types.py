@@ -20,12 +20,20 @@ class Capability(StrEnum):
     COMPLETIONS = "completions"
     EMBEDDINGS = "embeddings"
     RERANK = "rerank"
+    STT = "stt"
+    TTS = "tts"
+    OCR = "ocr"
 
 
 class ModelFormat(StrEnum):
-    """What the weights are, read from the file itself; `service` has none here."""
+    """What the weights are, and so which runtime serves them; `service` has none here.
+
+    `whisper` is a folder that CTranslate2 reads; `rapidocr` a folder of ONNX files.
+    """
 
     GGUF = "gguf"
+    WHISPER = "whisper"
+    RAPIDOCR = "rapidocr"
     SERVICE = "service"
 
 
@@ -37,6 +45,21 @@ class Pooling(StrEnum):
     CLS = "cls"
     LAST = "last"
     RANK = "rank"
+
+
+class Distribute(Frozen):
+    """How a request for the model may be spread over several engines."""
+
+    enabled: bool = True
+    nodes: tuple[str, ...] = ()
+    """Pools or engines that may take parts; empty = every one that can serve the model."""
+    max_parts: int = Field(default=64, ge=1, le=1024)
+    min_items: int | None = Field(default=None, ge=2)
+    """A request of fewer items is not split; None = what suits the endpoint."""
+    chunk_seconds: float = Field(default=30.0, ge=5.0, le=600.0)
+    """Length of the windows that a recording is cut into, at the most."""
+    hedge: bool = False
+    """Start a part that is late once more on an idle engine, and take the first answer."""
 
 
 class ModelEntry(Frozen):
@@ -75,6 +98,7 @@ class ModelEntry(Frozen):
     keep_resident: bool = False
     sampling: dict[str, Json] = Field(default_factory=dict)
     """Sampling defaults used where the request is silent, e.g. `{"temperature": 0.7}`."""
+    distribute: Distribute = Distribute()
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelEntry":
@@ -87,6 +111,8 @@ class ModelEntry(Frozen):
 class Demand:
     """What a step needs: a model in a capability; `affinity_key` names its conversation.
 
+    `home` is the pool that a part of a request was planned for: it goes there if it can, else, and on its second try,
+    anywhere, but nothing is unloaded for it. `idle`: only an engine that holds the model and does nothing will do.
     `patient`: nobody waits for its answer, so that others may overtake it.
     """
 
@@ -94,6 +120,8 @@ class Demand:
     capability: Capability
     affinity_key: str | None = None
     pin: PoolId | None = None
+    home: PoolId | None = None
+    idle: bool = False
     patient: bool = False
 
 

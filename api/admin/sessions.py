@@ -16,6 +16,8 @@ from infra.tokens import Key
 from infra.types import KeyName
 
 COOKIE = "coderai_session"
+KEY_FILE = ("secrets", "session.key")
+"""What signs logins, and addresses of files: below the install's directory."""
 _COOKIES_MOST = 16
 """How many of our name are looked at: each costs a signature, and anybody can send thousands."""
 _KEY_BYTES = 32

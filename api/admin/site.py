@@ -15,7 +15,7 @@ from api.admin.flows_proxy import FlowsProxy
 from api.admin.flows_socket import FlowsSocket
 from api.admin.guard import Guard
 from api.admin.login import HOME, Login, redirect
-from api.admin.sessions import Sessions
+from api.admin.sessions import KEY_FILE, Sessions
 from api.admin.tries import Tries
 from api.admin.upstream import Upstream
 from api.asgi import ASGIApp, ClientGone, Exchange, Receive, Scope, Send
@@ -60,7 +60,7 @@ class Site:
     def __init__(self, services: SiteServices, answer_of: AnswerOf) -> None:
         self._answer_of = answer_of
         settings = services.settings
-        sessions = Sessions(settings.at("secrets", "session.key"), services.auth, settings.flows.login_hours * 3600)
+        sessions = Sessions(settings.at(*KEY_FILE), services.auth, settings.flows.login_hours * 3600)
         self._guard = Guard(services.auth, sessions)
         self._login = Login(services.auth, sessions, Tries())
         self._upstream = Upstream(services.prefect)

@@ -39,6 +39,7 @@ from infra.recorder_status import SET_ASIDE_FILE, read_status
 from infra.settings import LlamaSettings, Settings, config_path, inherited_environment, load_settings
 from workers.engine.flags import read_flags
 from workers.packaged.catalogue import INSTALL, PACKAGED, Find, PackagedModel, find_folder, is_ready, served_path
+from workers.types import ModelFormat
 from workers.weights import read_weights
 
 IMPORT_LIMIT_S: Final = 60.0
@@ -179,7 +180,8 @@ def check_packaged(model: PackagedModel, home: Path, find: Find = find_folder) -
     if not path.exists() or not is_ready(model, home, find):
         return Check(name, "ok", "installed; it is made ready and verified at the first start")
     try:
-        read_weights(path)
+        if model.format is ModelFormat.GGUF:
+            read_weights(path)
     except CoderAIError as error:
         return Check(name, "problem", error.message, f"remove {path}, then start again")
     return Check(name, "ok", f"{path}, verified")

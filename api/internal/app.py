@@ -46,7 +46,7 @@ class InternalApp:
             await exchange.fail(_nothing(path), [])
             return
         try:
-            await exchange.answer(HTTPStatus.OK, answer(await exchange.body(self._max_body_bytes)))
+            await exchange.answer(HTTPStatus.OK, await answer(await exchange.body(self._max_body_bytes)))
         except ClientGone:
             return
         except Exception as error:  # the edge: whatever went wrong is answered and logged

@@ -1,7 +1,7 @@
 """The hot routes' common path: key, limits, body, model, plan, run, account."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,11 +9,14 @@ from api.accounting import Account
 from api.asgi import ClientGone, Exchange, Receive, Scope, Send, parse_object
 from api.errors import error_object
 from api.jobs import LANE, Job, is_job, submit
-from api.run import Order, run_headers
+from api.run import AS_IT_COMES, Delivery, Order, run_headers
 from api.services import Services
+from flows.distribute import Cut, Spread, in_parts
 from flows.plan import Plan
 from infra.clock import monotonic
+from infra.database import Database
 from infra.errors import InvalidRequest
+from infra.tokens import Key
 from infra.types import Json, RunId, new_run_id
 from workers.affinity import conversation_key
 from workers.types import Capability, ModelEntry
@@ -30,8 +33,18 @@ class Checked(NamedTuple):
 
 _WORDS = {"completed": None, "failed": "failed", "cancelled": "client_gone"}
 
+_STREAMING = frozenset({"stream", "stream_options"})
+
 Check = Callable[[dict[str, Json], ModelEntry], Checked]
 Planner = Callable[[dict[str, Json], ModelEntry, str | None], Plan]
+
+
+class Memory(NamedTuple):
+    """What of requests and their answers is stored: `recall` gives a request with what it goes on from, `deliver` the
+    way of its answer to client and store."""
+
+    recall: Callable[[Database, Key, dict[str, Json], ModelEntry], Awaitable[dict[str, Json]]]
+    deliver: Callable[[Database, Key, dict[str, Json]], Delivery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +56,42 @@ class Resource:
     plan: Planner
     opening: Callable[[dict[str, Json]], str] | None = None
     """The stable opening of a checked request's conversation, where there is such a thing."""
+    spread: Spread | None = None
+    """Where a request may be cut into parts."""
+    memory: Memory | None = None
+    """Where requests refer to earlier ones."""
+    counted: str | None = None
+    """What its requests are counted as, if not as their kind."""
+
+    async def recalled(self, database: Database, key: Key, body: dict[str, Json], entry: ModelEntry) -> dict[str, Json]:
+        """The request with what is stored of those before it.
+
+        Raises:
+            InvalidRequest, NotFound: it cannot be gone on from there.
+        """
+        return body if self.memory is None else await self.memory.recall(database, key, body, entry)
+
+    def as_job(self, body: dict[str, Json]) -> dict[str, Json]:
+        """The request without what a job's answer, which is fetched from its run, cannot have: a stream, a store."""
+        whole = {name: value for name, value in body.items() if name not in _STREAMING}
+        return whole if self.memory is None else whole | {"store": False}
+
+    def delivery(self, database: Database, key: Key, body: dict[str, Json]) -> Delivery:
+        """How the answer of a checked request reaches its client."""
+        return AS_IT_COMES if self.memory is None else self.memory.deliver(database, key, body)
 
     def planned(
-        self, body: dict[str, Json], entry: ModelEntry, session: str | None, *, affine: bool = True
+        self,
+        body: dict[str, Json],
+        entry: ModelEntry,
+        session: str | None,
+        *,
+        affine: bool = True,
+        cut: Cut | None = None,
     ) -> tuple[Plan, bool]:
         """The plan of a request, and whether its answer is streamed; `affine`: its conversation's place matters.
+
+        Without `cut` nothing is split.
 
         Raises:
             InvalidRequest: the body is wrong, or the model does not do this.
@@ -62,6 +106,10 @@ class Resource:
         if affine and self.opening is not None:
             user = body.get("user")
             affinity_key = conversation_key(session, user if isinstance(user, str) else None, self.opening(body))
+        if self.spread is not None and cut is not None and not checked.stream:
+            parts = in_parts(self.spread, checked.body, entry, cut)
+            if parts is not None:
+                return parts, False
         return self.plan(checked.body, entry, affinity_key), checked.stream
 
 
@@ -77,7 +125,7 @@ class Endpoint:
         """Answer one request, whatever it is."""
         exchange = Exchange(scope, receive, send)
         run = new_run_id()
-        account = Account(run, self._resource.kind, monotonic())
+        account = Account(run, self._resource.counted or self._resource.kind, monotonic())
         self._services.accounting.open()
         try:
             await self._answer(exchange, run, account)
@@ -95,24 +143,33 @@ class Endpoint:
         account.key = key.name
         services.limits.enter(key.name)
         try:
-            request = await exchange.body(self._max_body_bytes)
-            body = parse_object(request)
+            request, body = await self._read(exchange)
             entry = services.shelf.catalogue.get(_model_of(body))
             account.model = entry.name
             plan, stream = self._resource.planned(
-                body, entry, exchange.header(b"x-session-id"), affine=services.fleet.has_choice(entry)
+                await self._resource.recalled(services.database, key, body, entry),
+                entry,
+                exchange.header(b"x-session-id"),
+                affine=services.fleet.has_choice(entry),
+                cut=Cut(services.sites),
             )
             lane = exchange.header(LANE)
             if lane is not None and is_job(lane):
                 account.run = await submit(services, exchange, Job(plan.flow, entry.name, key.name, body, stream))
                 return
-            outcome = await services.runner.run(exchange, Order(run, plan, entry, key, request, stream))
+            delivery = self._resource.delivery(services.database, key, body)
+            outcome = await services.runner.run(exchange, Order(run, plan, entry, key, request, stream, delivery))
             account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
             account.error = _WORDS[account.record.status]
             if outcome.unanswered is not None:
                 raise outcome.unanswered
         finally:
             services.limits.leave(key.name)
+
+    async def _read(self, exchange: Exchange) -> tuple[bytes, dict[str, Json]]:
+        """The request as it is kept, and as an object."""
+        request = await exchange.body(self._max_body_bytes)
+        return request, parse_object(request)
 
     async def _fail(self, exchange: Exchange, error: Exception, run: RunId, account: Account) -> None:
         code = error_object(error)["code"]

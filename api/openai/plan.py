@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from api.cold import ServicesDep, UserKey
 from api.openai.resources import RESOURCES
+from flows.distribute import Cut
 from flows.plan import Plan
 from infra.errors import InvalidRequest
 from infra.types import Frozen
@@ -36,15 +37,16 @@ class Planned(Frozen):
 
 
 @router.post("/plan", summary="Plan a request without running it")
-async def plan_request(asked: PlanRequest, services: ServicesDep, _key: UserKey) -> Planned:
-    """What `endpoint` (chat, completions, embeddings, rerank) would do with `request` now."""
+async def plan_request(asked: PlanRequest, services: ServicesDep, key: UserKey) -> Planned:
+    """What `endpoint` (chat, completions, responses, embeddings, rerank) would do with `request` now."""
     resource = RESOURCES.get(asked.endpoint)
     if resource is None:
         raise InvalidRequest(
             f"there is no endpoint {asked.endpoint!r}; name one of {', '.join(RESOURCES)}", param="endpoint"
         )
     entry = services.shelf.catalogue.get(str(asked.request.get("model", "")))
-    plan, _stream = resource.planned(asked.request, entry, None)
+    request = await resource.recalled(services.database, key, asked.request, entry)
+    plan, _stream = resource.planned(request, entry, None, cut=Cut(services.sites))
     placements = [
         StepPlacement(step=step.id, placement=await services.fleet.preview(step.demand, entry) if step.demand else None)
         for step in plan.steps

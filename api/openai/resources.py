@@ -5,10 +5,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from api.openai.endpoint import Checked, Resource
-from api.openai.schemas import chat, completions, embeddings, rerank
+from api.openai.responses import mapping as responses
+from api.openai.responses.memory import MEMORY
+from api.openai.responses.schema import ResponsesBody
+from api.openai.responses.schema import check as check_response
+from api.openai.schemas import audio, chat, completions, embeddings, ocr, rerank
 from flows.chat import plan_chat, plan_completions
-from flows.embeddings import plan_embeddings
-from flows.rerank import plan_rerank
+from flows.embeddings import SPREAD_EMBEDDINGS, plan_embeddings
+from flows.ocr import SPREAD_OCR, plan_ocr
+from flows.rerank import SPREAD_RERANK, plan_rerank
+from flows.responses import plan_responses
+from flows.transcription import plan_transcription
 from infra.types import Json
 from workers.types import Capability, ModelEntry, ModelFormat
 
@@ -40,15 +47,36 @@ def _rerank(body: Body, entry: ModelEntry) -> Checked:
     return Checked({**body, "documents": list[Json](rerank.texts(body))})
 
 
+def _responses(body: Body, entry: ModelEntry) -> Checked:
+    check_response(body, far=_far(entry))
+    made: Body = {"request": responses.chat_of(body), "response": responses.skeleton_of(body, entry)}
+    return Checked(made, body.get("stream") is True)
+
+
+def _transcription(body: Body, _entry: ModelEntry) -> Checked:
+    audio.check(body)
+    return Checked(body)
+
+
+def _ocr(body: Body, _entry: ModelEntry) -> Checked:
+    return Checked(ocr.normal(body))
+
+
 RESOURCES: dict[str, Resource] = {
     "chat": Resource(Capability.CHAT, _chat, plan_chat, chat.opening),
     "completions": Resource(Capability.COMPLETIONS, _completions, plan_completions, completions.opening),
-    "embeddings": Resource(Capability.EMBEDDINGS, _embeddings, plan_embeddings),
-    "rerank": Resource(Capability.RERANK, _rerank, plan_rerank),
+    "responses": Resource(
+        Capability.CHAT, _responses, plan_responses, responses.opening, memory=MEMORY, counted="responses"
+    ),
+    "embeddings": Resource(Capability.EMBEDDINGS, _embeddings, plan_embeddings, spread=SPREAD_EMBEDDINGS),
+    "rerank": Resource(Capability.RERANK, _rerank, plan_rerank, spread=SPREAD_RERANK),
+    "ocr": Resource(Capability.OCR, _ocr, plan_ocr, spread=SPREAD_OCR),
+    "transcription": Resource(Capability.STT, _transcription, plan_transcription),
 }
 PATHS = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "completions",
+    "/v1/responses": "responses",
     "/v1/embeddings": "embeddings",
     "/v1/rerank": "rerank",
 }
@@ -59,6 +87,7 @@ def request_schemas() -> dict[str, dict[str, Any]]:
     shapes = {
         "chat": chat.ChatBody,
         "completions": completions.CompletionsBody,
+        "responses": ResponsesBody,
         "embeddings": embeddings.EmbeddingsBody,
         "rerank": rerank.RerankBody,
     }

@@ -13,6 +13,8 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from tests.conformance.stand_ins import StandIns
+
 LEDGER_PATH = "/_reached"
 _DROPPED = frozenset({"authorization", "host", "connection", "transfer-encoding", "content-length", "accept-encoding"})
 _SETTLE_S = 0.5
@@ -26,6 +28,7 @@ class Counter:
         self._session = session
         self._server = server
         self._key = key
+        self._stand_ins = StandIns(session, server, key)
         self._answered: list[str] = []
         self._waiting = 0
         self._settled = asyncio.Event()
@@ -43,11 +46,13 @@ class Counter:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
         headers["Authorization"] = f"Bearer {self._key}"
         body = await request.read()
+        path = await self._stand_ins.path(request.rel_url.raw_path)
+        query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
         self._waiting += 1
         self._settled.clear()
         try:
             answer = await self._session.request(
-                request.method, self._server + request.path_qs, data=body or None, headers=headers
+                request.method, self._server + path + query, data=body or None, headers=headers
             )
         finally:
             self._waiting -= 1

@@ -6,6 +6,7 @@ The document is not part of this repository: `--spec` names a copy of
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from infra.types import Json
 
 _BASE = "urn:openai"
 _CHAT, _COMPLETIONS, _EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+_RESPONSES = "/v1/responses"
 
 
 class Spec:
@@ -60,6 +62,8 @@ class Check:
     status: int
     ask: Callable[[int, str], Answer]
     streamed: bool = False
+    done: str = r"\[DONE\]"
+    """What the data of a stream's last event must match."""
     allowed: dict[str, str] = field(default_factory=dict)
     """Places of deviations that are right all the same, with the reason."""
 
@@ -100,6 +104,7 @@ def checks(text_model: str, embedding_model: str) -> list[Check]:
             streamed=True,
             allowed=_NULL_UNTIL_LAST,
         ),
+        *_responses(text_model),
         Check("embeddings", "CreateEmbeddingResponse", 200, _posted(_EMBEDDINGS, embed)),
         Check("models", "ListModelsResponse", 200, _got("/v1/models")),
         Check("model", "Model", 200, _got(f"/v1/models/{text_model}")),
@@ -111,10 +116,56 @@ def checks(text_model: str, embedding_model: str) -> list[Check]:
     ]
 
 
+def _responses(model: str) -> list[Check]:
+    """What `/v1/responses` gives."""
+    asked: dict[str, Json] = {"model": model, "input": "Name one colour.", "max_output_tokens": 16}
+    called: dict[str, Json] = {
+        "tools": [{"type": "function", "strict": True, **_function()}],
+        "tool_choice": "required",
+    }
+    logprobs: dict[str, Json] = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    done = r'\{"type":"response\.(completed|incomplete)"'
+    answer, event = "Response", "ResponseStreamEvent"
+
+    def streamed(more: dict[str, Json]) -> Callable[[int, str], Answer]:
+        return _posted(_RESPONSES, asked | {"stream": True} | more)
+
+    return [
+        Check(
+            "response", answer, 200, _posted(_RESPONSES, asked | {"instructions": "Be brief.", "metadata": {"a": "b"}})
+        ),
+        Check("response, logprobs", answer, 200, _posted(_RESPONSES, asked | logprobs)),
+        Check("response, a forced tool", answer, 200, _posted(_RESPONSES, asked | called)),
+        Check("response streamed", event, 200, streamed({}), streamed=True, done=done),
+        Check("response streamed, logprobs", event, 200, streamed(logprobs), streamed=True, done=done),
+        Check("response streamed, a forced tool", event, 200, streamed(called), streamed=True, done=done),
+        Check("input items", "ResponseItemList", 200, _input_items(asked)),
+        Check("no such response", "ErrorResponse", 404, _got(f"{_RESPONSES}/resp_none")),
+        Check("a response from no input", "ErrorResponse", 400, _posted(_RESPONSES, {"model": model})),
+    ]
+
+
+def _input_items(asked: dict[str, Json]) -> Callable[[int, str], Answer]:
+    items: list[Json] = [
+        {"role": "user", "content": "Hello."},
+        {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "sunny"},
+    ]
+
+    def ask(port: int, key: str) -> Answer:
+        made = orjson.loads(_posted(_RESPONSES, asked | {"input": items})(port, key).body)
+        return get(port, f"{_RESPONSES}/{made['id']}/input_items", key)
+
+    return ask
+
+
 def _tools() -> dict[str, Json]:
+    return {"tools": [{"type": "function", "function": _function()}], "tool_choice": "required"}
+
+
+def _function() -> dict[str, Json]:
     parameters: Json = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 10}}}
-    function: Json = {"name": "weather", "description": "The weather of a city.", "parameters": parameters}
-    return {"tools": [{"type": "function", "function": function}], "tool_choice": "required"}
+    return {"name": "weather", "description": "The weather of a city.", "parameters": parameters}
 
 
 def _posted(path: str, body: dict[str, Json]) -> Callable[[int, str], Answer]:
@@ -132,13 +183,14 @@ def validate(spec: Spec, port: int, key: str, wanted: list[Check]) -> Iterator[t
         if answer.status != check.status:
             yield check, [f"status {answer.status} instead of {check.status}: {answer.text[:300]}"]
         elif check.streamed:
-            yield check, _stream_errors(spec, check.schema, answer)
+            yield check, _stream_errors(spec, check, answer)
         else:
             yield check, spec.errors(check.schema, orjson.loads(answer.body))
 
 
-def _stream_errors(spec: Spec, schema: str, answer: Answer) -> list[str]:
+def _stream_errors(spec: Spec, check: Check, answer: Answer) -> list[str]:
     events = [line.removeprefix("data:").strip() for line in answer.text.splitlines() if line.startswith("data:")]
-    problems = [] if events and events[-1] == "[DONE]" else ["the last event is not [DONE]"]
-    seen = (problem for event in events if event != "[DONE]" for problem in spec.errors(schema, orjson.loads(event)))
+    problems = [] if events and re.match(check.done, events[-1]) else [f"the last event is not {check.done}"]
+    told = [orjson.loads(event) for event in events if event != "[DONE]"]
+    seen = (problem for event in told for problem in spec.errors(check.schema, event))
     return problems + list(dict.fromkeys(seen))

@@ -20,7 +20,17 @@ from tests.conformance.judge import CaseResult
 
 VERSION = "3.51.0"
 SHA256 = "1cc9b80eb0f1dc15fa45fbc122ba2c99b7e5302548060c01db5719fa6181a6a9"
-FILES = ("chat/test_completions.py", "test_completions.py", "test_embeddings.py", "test_models.py")
+FILES = (
+    "chat/test_completions.py",
+    "test_completions.py",
+    "test_embeddings.py",
+    "test_models.py",
+    "test_files.py",
+    "test_uploads.py",
+    "uploads/test_parts.py",
+    "test_responses.py",
+    "responses/test_input_items.py",
+)
 _NEEDS = (
     f"openai[aiohttp]=={VERSION}",
     "pytest>=9.0.3,<10",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from infra.errors import EngineFailed, InvalidRequest, NoRoom, ServiceDown
 from infra.types import EngineId, ModelName, PoolId
 from tasks.types import Task, TaskCall, TaskResult
 from workers.live import Engine, Lease
+from workers.speeds import Speeds
 from workers.transport import Transport
 from workers.types import Capability, Demand, ModelEntry, ModelFormat, Placement
 
@@ -53,10 +55,10 @@ class Story:
     def placed(self, step: Step, lease: Lease | None) -> None:
         self.lines.append(f"{step.id} at {lease.engine.pool if lease else 'front'}")
 
-    def finished(self, step: Step, _result: TaskResult) -> None:
+    def finished(self, step: Step, _result: TaskResult, _lease: Lease | None = None) -> None:
         self.lines.append(f"{step.id} done")
 
-    def failed(self, step: Step, error: BaseException, *, final: bool) -> None:
+    def failed(self, step: Step, error: BaseException, _lease: Lease | None = None, *, final: bool) -> None:
         self.lines.append(f"{step.id} {type(error).__name__}{' final' if final else ''}")
 
 
@@ -196,6 +198,74 @@ async def test_a_failure_cancels_the_others_and_is_the_one_that_is_raised() -> N
     assert "a CancelledError final" in story.lines
     assert not any(line.startswith("c ") for line in story.lines)
     assert placer.out == 0
+
+
+def part(name: str, task: str, *, hedge: bool = False) -> Step:
+    demand = replace(DEMAND, home=PoolId("x"))
+    return Step(StepId(name), TaskName(task), {}, {"split": StepId("split")}, demand, items=8, hedge=hedge)
+
+
+async def gather(_call: TaskCall) -> TaskResult:
+    return TaskResult([])
+
+
+async def test_a_part_that_fails_twice_is_named_with_every_reason_and_its_siblings_are_cancelled() -> None:
+    async def work_or_hang(call: TaskCall) -> TaskResult:
+        if "hang" in call.inputs:
+            await asyncio.Event().wait()
+        raise EngineFailed(f"{call.leased().pool} died")
+
+    hanging = replace(part("part-1", "work"), inputs={"hang": True})
+    made = plan(step("split", "gather", leased=False), hanging, part("part-2", "work"))
+    transport, story, placer = Transport(), Story(), FakePlacer("x", "y")
+    words = "part-2 of the request failed at x/m: x died; at y/m: y died"
+    with pytest.raises(EngineFailed, match=f"^{words}$"):
+        await Executor({"work": work_or_hang, "gather": gather}, transport).run(made, placer, story)
+    with pytest.raises(EngineFailed, match="part-2 of the request failed at x/m: x died; nowhere else: no pool can"):
+        await Executor({"work": work_or_hang, "gather": gather}, transport).run(made, FakePlacer("x"), story)
+    await transport.close()
+    assert "part-1 CancelledError final" in story.lines
+    assert placer.out == 0
+
+
+class SlowX:
+    """A task that hangs at the engine x, after the first part."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, call: TaskCall) -> TaskResult:
+        self.asked.append(call.leased().pool)
+        if len(self.asked) == 2:
+            await asyncio.Event().wait()
+        return TaskResult(call.leased().pool)
+
+
+class Idle(FakePlacer):
+    """Gives y to whoever asks for an idle engine, else x."""
+
+    async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
+        assert (demand.home is None) == demand.idle
+        taken = frozenset([(self.engines[0].id, 1)]) if demand.idle else tried
+        return await super().acquire(demand, taken)
+
+
+async def test_a_late_part_is_started_once_more_on_an_idle_engine() -> None:
+    task = SlowX()
+    parts = [part(f"part-{number}", "slow", hedge=True) for number in (1, 2)]
+    made = plan(step("split", "gather", leased=False), *parts, step("merge", "gather", leased=False, a="part-2"))
+    result, story = await run({"slow": task, "gather": gather}, made, Idle("x", "y"))
+    assert result.value == []
+    assert task.asked == ["x", "x", "y"]
+    assert story[-5:] == ["part-2 at y", "part-2 done", "part-2 CancelledError final", "merge at front", "merge done"]
+
+
+async def test_what_an_engine_delivered_is_noted() -> None:
+    transport, speeds = Transport(), Speeds()
+    made = plan(step("split", "gather", leased=False), part("part-1", "work"))
+    await Executor({"work": work, "gather": gather}, transport, speeds=speeds).run(made, FakePlacer("x"), Story())
+    await transport.close()
+    assert (speeds.of(EngineId("x/m"), ModelName("m")) or 0) > 0
 
 
 async def test_a_dead_service_is_named_as_such() -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from flows.job_steps import JobNotes, JobPlacer
-from flows.plan import Plan, Step, StepId
+from flows.distribute import Share, part_steps
+from flows.job_steps import JobNotes, JobPlacer, fits, kept_sizes
+from flows.plan import Plan, Step, StepId, TaskName
 from flows.record import RunRecorder
 from flows.rerank import plan_rerank
 from infra.errors import EngineFailed, InvalidRequest
-from infra.types import EngineId, KeyName, PoolId, RunId
+from infra.types import EngineId, Json, KeyName, ModelName, PoolId, RunId
 from tasks.types import TaskResult, Usage
 from tests.fakes import make_entry
 from workers.jobs.leases import JobLease
@@ -136,3 +137,22 @@ def test_what_needs_no_engine_needs_no_lease() -> None:
     notes.notes.placed(notes.steps[1], held)
     notes.notes.finished(notes.steps[1], TaskResult(b"{}"))
     assert notes.lines == ["step rank: done by the worker process itself"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "sizes", "fitting"),
+    [
+        ({}, None, ()),
+        ({"score": {"scores": []}}, (), ()),
+        ({"split": [[0, 3], [3, 2]], "part-1": {}}, (3, 2), (3, 2)),
+    ],
+)
+def test_kept_results_fit_the_cut_that_they_were_made_for(
+    kept: dict[str, Json], sizes: tuple[int, ...] | None, fitting: tuple[int, ...]
+) -> None:
+    assert kept_sizes(kept) == sizes
+    for cut in ((), (3, 2), (2, 3)):
+        given = [Share(PoolId("a"), 0, size) for size in cut]
+        steps = part_steps(given, make_entry(), Capability.EMBEDDINGS, TaskName("embed_part"), [{} for _ in cut])
+        plan = Plan("embeddings", ModelName("m"), steps if cut else (Step(StepId("embed"), TaskName("generate")),))
+        assert fits(kept, plan) is (cut == fitting)

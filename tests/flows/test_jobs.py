@@ -6,7 +6,9 @@ import pytest
 from flows.jobs import FLOWS
 from infra.blobs import Blobs
 from infra.requests import blob_parameter, gone
+from infra.types import EngineId, PoolId
 from tests.job_lane import CHAT, RERANK, JobLane, until
+from workers.sites import Site
 from workers.wire import LeaseOver
 
 pytestmark = pytest.mark.slow
@@ -73,6 +75,25 @@ def test_a_retry_runs_only_what_is_not_done(quiet_lane: JobLane) -> None:
     words = "step score: its result is kept from an earlier try; it is not run again"
     until(lambda: words in lane.lines(run), 5, lambda: lane.lines(run))
     assert lane.files.steps(run) == {}, "another execution of a complete run begins anew"
+
+
+def test_a_retry_runs_only_the_parts_that_are_not_done(quiet_lane: JobLane) -> None:
+    """Though the engines' speeds would have it cut otherwise now."""
+    lane = quiet_lane
+    lane.front.sites = tuple(Site(PoolId(pool), EngineId(f"{pool}/m"), True, 1.0) for pool in ("a", "b"))
+    run = lane.submit("rerank", RERANK | {"documents": [f"text {number}" for number in range(16)]})
+    lane.wait(run)
+    assert sorted(len(body["documents"]) for body in lane.engine.bodies) == [8, 8]
+    assert {lease.demand.home for lease in lane.front.leases} == {"a", "b"}
+    lane.files.keep_step(run, "split", [[0, 11], [11, 5]])
+    lane.files.keep_step(run, "part-1", {"scores": [float(number) for number in range(11)], "prompt_tokens": 9})
+    lane.engine.bodies.clear()
+    lane.retry(run)
+    until(lambda: lane.run(run)["run_count"] == 2 and lane.run(run)["state_type"] == "COMPLETED", 20)
+    assert [body["documents"] for body in lane.engine.bodies] == [[f"text {number}" for number in range(11, 16)]]
+    answer = lane.files.answer(run)
+    assert answer is not None
+    assert [result["index"] for result in orjson.loads(answer[0])["results"]][:3] == [10, 9, 8], "by the kept scores"
 
 
 def test_a_failed_run_keeps_what_was_done(quiet_lane: JobLane) -> None:

@@ -86,6 +86,38 @@ def test_a_step_that_was_tried_again_keeps_both_tries_and_the_first_wait() -> No
     assert (record.steps[0].status, record.queue_wait_s, kept.engine) == ("completed", 0.1, "cuda-1/m")
 
 
+def test_a_part_that_ran_twice_has_both_tries_and_the_winner_s_result() -> None:
+    late, spare, kept = lease("cpu"), lease("cuda-1"), recorder()
+    kept.placed(SCORE, late)
+    kept.placed(SCORE, spare)
+    kept.finished(SCORE, TaskResult({}), spare)
+    kept.failed(SCORE, asyncio.CancelledError(), late, final=True)
+    step = kept.close(None, None).steps[0]
+    assert step.status == "completed"
+    assert [(attempt.engine, attempt.error) for attempt in step.attempts] == [
+        ("cpu/m", "cancelled"),
+        ("cuda-1/m", None),
+    ]
+    assert all(attempt.ended_at for attempt in step.attempts)
+
+
+def test_a_part_s_result_is_kept_only_of_a_run_that_failed_and_only_so_much_of_them() -> None:
+    parts = [Step(StepId(f"part-{number}"), TaskName("embed_part"), items=8) for number in (1, 2, 3)]
+    plan = Plan("embeddings", ModelName("m"), tuple(parts))
+
+    def ran() -> RunRecorder:
+        made = RunRecorder(RunId("r"), plan, KeyName("ann"), Payload({}), Time())
+        for step, size in zip(parts, (1, 2**22, 1), strict=True):
+            made.placed(step, lease())
+            made.finished(step, TaskResult({"packed": "x" * size, "texts": ["y"]}))
+        return made
+
+    failed, completed = ran().close(EngineFailed("no"), None).payload, ran().close(None, None).payload
+    assert failed is not None
+    assert list(failed.steps) == ["part-1"]
+    assert completed == Payload({})
+
+
 def test_a_failed_run_says_why_and_cancels_what_never_ran() -> None:
     kept = recorder()
     error = EngineFailed("cpu/m broke off")

@@ -130,7 +130,7 @@ class Product:
         return self._pid(f" {module} ")
 
     def engine_pid(self, model: str) -> int:
-        return self._pid("workers.engine.llama", f'"name":"{model}"')
+        return self._pid(" workers.engine.", f'"name":"{model}"')
 
     def _pid(self, *words: str) -> int:
         found = [pid for pid, line in self.processes().items() if all(word in f"{line} " for word in words)]

@@ -126,7 +126,7 @@ async def test_a_whole_answer(far: Far) -> None:
     far.answer = whole(b'{"object":"text_completion","usage":%s}' % json.dumps(COUNTS).encode())
     call = TaskCall({"path": "/completions", "request": {"prompt": "a", "max_tokens": 3}}, far.transport, far.local())
     result = await generate(call)
-    assert result == (b'{"object":"text_completion","usage":%s}' % json.dumps(COUNTS).encode(), Usage(7, 2, 0))
+    assert result[:2] == (b'{"object":"text_completion","usage":%s}' % json.dumps(COUNTS).encode(), Usage(7, 2, 0))
     assert far.asked == [("/v1/completions", {"prompt": "a", "max_tokens": 3, "model": "m"})]
 
 
@@ -171,7 +171,7 @@ async def test_a_stream_of_ours_passes_as_it_comes(far: Far) -> None:
     result = await far.run(far.local(), HELLO | {"stream": True}, said)
     assert said.text == b"".join(pieces)
     assert len(said.pieces) > 1
-    assert result == (b"", Usage(3, 0, 0))
+    assert result[:2] == (b"", Usage(3, 0, 0))
     assert "stream_options" not in far.asked[0][1]
 
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from infra.errors import EngineFailed
 from infra.types import EngineId, Json, PoolId
 from tasks import rerank
-from tasks.rerank import embed_and_compare, rank, score
+from tasks.rerank import embed_and_compare, merge_scores, rank, score
 from tasks.types import TaskCall
 from tests.fakes import make_entry
 from workers.live import Engine
@@ -188,3 +188,13 @@ async def test_top_n(top_n: int | None, indices: list[int]) -> None:
 async def test_documents_come_back_where_they_are_asked_for() -> None:
     answer = await ranked([1, 2], return_documents=True)
     assert answer["results"][0]["document"] == {"text": "text 1"}
+
+
+async def test_scores_of_parts_are_joined_in_order(far: Far) -> None:
+    inputs: dict[str, Json] = {
+        "split": [[0, 2], [2, 1]],
+        "part-2": {"scores": [0.5], "prompt_tokens": 3},
+        "part-1": {"scores": [2, -1], "prompt_tokens": 4},
+    }
+    result = await merge_scores(TaskCall(inputs, far.transport))
+    assert result.value == {"scores": [2, -1, 0.5], "prompt_tokens": 7}

@@ -1,6 +1,7 @@
 """The router's order, as tables: pin, warm, least busy, local first, owner; and a reason for whoever is not taken."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,73 @@ def test_a_far_service_is_never_loaded_on_a_card() -> None:
     placement = decide((down,), entry=entry)
     assert placement.action == "none"
     assert "not answering" in placement.reason
+
+
+PART = Demand(ModelName("m"), Capability.EMBEDDINGS, home=PoolId("a"))
+
+
+def place_part(*engines: EngineView, pools: tuple[PoolView, ...] = (), **more: Any) -> Placement:
+    return place(PART, make_entry(), Snapshot(pools, engines), **more)
+
+
+def test_a_part_goes_where_it_was_planned_for_however_busy() -> None:
+    placement = place_part(make_engine("a", 3), make_engine("b"), pools=(make_pool("a"), make_pool("b")))
+    assert (placement.action, placement.engine) == ("use", "a/m")
+    assert reasons(placement) == {"b/m": "this part is for a"}
+
+
+def test_a_part_s_model_is_loaded_at_its_home_though_others_hold_it() -> None:
+    pools = (make_pool("a"), make_pool("b"))
+    placement = place_part(make_engine("b"), pools=pools, needed_bytes=GIB)
+    assert (placement.action, placement.pool) == ("load", "a")
+    assert place_part(make_engine("b")).action == "none", "without the pools it is not known yet"
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        make_pool("a", 0, reclaimable_bytes=8 * GIB),
+        make_pool("a", paused="too hot"),
+        make_pool("gone"),
+    ],
+    ids=["nothing is unloaded for a part", "paused", "gone"],
+)
+def test_a_part_whose_home_cannot_take_it_goes_elsewhere(home: PoolView) -> None:
+    placement = place_part(make_engine("b"), pools=(home, make_pool("b")), needed_bytes=GIB)
+    assert (placement.action, placement.engine) == ("use", "b/m")
+
+
+def test_a_part_s_second_try_goes_anywhere() -> None:
+    tried = frozenset({(EngineId("a/m"), 1)})
+    placement = place_part(make_engine("a"), make_engine("b"), pools=(make_pool("a"), make_pool("b")), tried=tried)
+    assert (placement.action, placement.engine) == ("use", "b/m")
+
+
+def test_a_second_try_unloads_nothing_either() -> None:
+    tried, full = frozenset({(EngineId("a/m"), 1)}), make_pool("b", 0, reclaimable_bytes=8 * GIB)
+    assert place_part(make_engine("a"), pools=(make_pool("a"), full), tried=tried, needed_bytes=GIB).action == "none"
+
+
+def test_a_cold_model_makes_room_for_itself_as_always() -> None:
+    full = make_pool("a", 0, reclaimable_bytes=8 * GIB)
+    placement = place_part(pools=(full,), needed_bytes=GIB)
+    assert (placement.action, placement.pool) == ("load", "a")
+
+
+def test_a_model_s_pin_wins_over_a_part_s_home() -> None:
+    demand = Demand(ModelName("m"), Capability.EMBEDDINGS, pin=PoolId("b"), home=PoolId("a"))
+    placement = place(demand, make_entry(), Snapshot((), (make_engine("a"), make_engine("b"))))
+    assert placement.engine == "b/m"
+
+
+def test_idle_is_an_engine_that_holds_the_model_and_does_nothing() -> None:
+    demand = Demand(ModelName("m"), Capability.EMBEDDINGS, idle=True)
+    pools = (make_pool("a"), make_pool("b"), make_pool("c"))
+
+    def idle(*engines: EngineView) -> Placement:
+        return place(demand, make_entry(), Snapshot(pools, engines))
+
+    assert idle(make_engine("a", 1), make_engine("b")).engine == "b/m"
+    nowhere = idle(make_engine("a", 1), make_engine("b", state="loading", reason="restarting"))
+    assert nowhere.action == "none"
+    assert "a/m: it is not idle" in nowhere.reason

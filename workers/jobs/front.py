@@ -75,14 +75,19 @@ class Front:
     ) -> None:
         await self._session.close()
 
-    async def plan(self, flow: str, request: dict[str, Json], key: KeyName) -> bytes:
-        """The plan of a request as JSON text, as the front would carry it out now.
+    async def plan(
+        self, flow: str, request: dict[str, Json], key: KeyName, sizes: tuple[int, ...] | None = None
+    ) -> bytes:
+        """The plan of a request as JSON text, as the front would carry it out now; its parts of these `sizes`, or none.
 
         Raises:
             FrontGone: there is no front.
             CoderAIError: the request cannot be met; the message is the front's.
         """
-        return await self._patiently("POST", "/internal/plan", {"flow": flow, "request": request, "key": key})
+        ask: dict[str, Json] = {"flow": flow, "request": request, "key": key}
+        if sizes is not None:
+            ask["sizes"] = list(sizes)
+        return await self._patiently("POST", "/internal/plan", ask)
 
     async def cards(self) -> tuple[PoolId, ...]:
         """The cards of this machine.

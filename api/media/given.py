@@ -1,0 +1,102 @@
+"""A file as a client gives it in JSON: base64, a data URL, or the address of something on the public internet."""
+
+import asyncio
+import base64
+import binascii
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from infra.egress import Egress
+from infra.errors import InvalidRequest, PayloadTooLarge
+from infra.types import Json
+
+FETCH_S: Final = 60.0
+"""Seconds that fetching one address may take."""
+_PIECE_BYTES: Final = 1 << 16
+_FIELDS: Final = frozenset({"data", "url", "filename"})
+_NAME_CHARS: Final = 255
+
+
+class Given(NamedTuple):
+    """One file that came with a request: `name` is its sender's word for it, `url` where it is to be had from."""
+
+    name: str
+    data: bytes = b""
+    url: str | None = None
+
+
+def read_given(value: Json, param: str, number: int) -> Given:
+    """The file that `value` is: a text, or `{data | url, filename}`; `number` names one that has no name.
+
+    Raises:
+        InvalidRequest: it is neither, or no base64.
+    """
+    name = f"file-{number}"
+    if isinstance(value, dict):
+        if not value.keys() <= _FIELDS or ("data" in value) == ("url" in value):
+            raise InvalidRequest(
+                f"{param} is base64, a URL, or an object with `data` or `url`, and `filename`", param=param
+            )
+        given_name = value.get("filename")
+        name = clean_name(given_name if isinstance(given_name, str) else "", number)
+        value = value["data"] if "data" in value else value["url"]
+    if not isinstance(value, str) or not value:
+        raise InvalidRequest(f"{param} must be a text: base64, a data URL, or an http(s) URL", param=param)
+    if value[:8].lower().startswith(("http://", "https://")):
+        return Given(clean_name(_last_part(value, param), number) if name == f"file-{number}" else name, url=value)
+    return Given(name, _decoded(value, param))
+
+
+def clean_name(name: str, number: int) -> str:
+    """A name fit to be shown: the last part of what may be a path, without what cannot be seen."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    shown = "".join(letter for letter in last if letter.isprintable())[:_NAME_CHARS].strip()
+    return shown or f"file-{number}"
+
+
+async def fetch(url: str, egress: Egress, max_bytes: int) -> bytes:
+    """What is at `url`.
+
+    Raises:
+        InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there.
+        PayloadTooLarge: it is more than `max_bytes`.
+    """
+    try:
+        async with (
+            asyncio.timeout(FETCH_S),
+            egress.session() as session,
+            egress.fetch(session, url, headers={"Accept-Encoding": "identity"}) as answer,
+        ):
+            if answer.status != 200:
+                raise InvalidRequest(f"{URL(url).host} answers {answer.status} for the file's URL", param="url")
+            data = bytearray()
+            async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+                data += piece
+                if len(data) > max_bytes:
+                    raise PayloadTooLarge(f"the file at {URL(url).host} is over {max_bytes >> 20} MiB", param="url")
+            return bytes(data)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise InvalidRequest(
+            f"nothing could be fetched from {URL(url).host}: {type(error).__name__}", param="url"
+        ) from error
+
+
+def _last_part(url: str, param: str) -> str:
+    try:
+        return PurePosixPath(URL(url).path).name
+    except ValueError:
+        raise InvalidRequest(f"{param} is no URL that can be opened", param=param) from None
+
+
+def _decoded(text: str, param: str) -> bytes:
+    if text[:5].lower() == "data:":
+        head, comma, text = text.partition(",")
+        if not comma or not head.lower().endswith(";base64"):
+            raise InvalidRequest(f"{param} is a data URL without base64: `data:TYPE;base64,…`", param=param)
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{param} is neither an http(s) URL nor base64", param=param) from error

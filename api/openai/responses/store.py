@@ -1,0 +1,170 @@
+"""Stored responses: rows of the install's database. Synchronous: call it in a thread.
+
+A row has what its own request gave; a conversation is the chain of rows by `previous_id`.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import orjson
+from sqlmodel import Session, col, delete, func, select, update
+
+from infra.database import Database
+from infra.errors import InvalidRequest, NotFound
+from infra.tables import ResponseRow
+from infra.tokens import Key
+from infra.types import Json, KeyName, ResponseId
+
+Body = dict[str, Json]
+
+MAX_CHAIN: Final = 1000
+"""Responses that one conversation may have."""
+_AT_ONCE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A response with the input items of its own request."""
+
+    response: Body
+    input: list[Body]
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose responses may be seen: one key's, or everybody's."""
+
+    key: KeyName
+    everybody: bool = False
+
+    @staticmethod
+    def of(key: Key) -> "Whose":
+        """What a caller may see."""
+        return Whose(key.name, key.scope == "admin")
+
+
+def keep(database: Database, key: KeyName, response: Body, given: list[Body]) -> None:
+    """Store a response with the items that its request gave; what it goes on from is in use again.
+
+    Raises:
+        DiskFull, DatabaseUnusable: it is not stored.
+    """
+    now = datetime.now(UTC)
+    previous = response.get("previous_response_id")
+    row = ResponseRow(
+        id=str(response["id"]),
+        key_name=key,
+        previous_id=previous if isinstance(previous, str) else None,
+        size_bytes=len(orjson.dumps(response)) + len(orjson.dumps(given)),
+        created_at=now,
+        used_at=now,
+        response=response,
+        input=given,
+    )
+    with database.write() as session:
+        session.add(row)
+        before = _ids(session, row.previous_id)
+        if before:
+            session.exec(update(ResponseRow).where(col(ResponseRow.id).in_(before)).values(used_at=now))
+
+
+def get(database: Database, whose: Whose, response_id: ResponseId) -> Stored:
+    """A stored response.
+
+    Raises:
+        NotFound: there is none, it was deleted, or it is another key's.
+    """
+    with database.read() as session:
+        row = session.get(ResponseRow, response_id)
+    if row is None or not _sees(whose, row):
+        raise _missing(response_id)
+    return Stored(row.response, row.input)
+
+
+def remove(database: Database, whose: Whose, response_id: ResponseId) -> None:
+    """Delete a response.
+
+    Raises:
+        NotFound: as `get`.
+    """
+    with database.write() as session:
+        row = session.get(ResponseRow, response_id)
+        if row is None or not _sees(whose, row):
+            raise _missing(response_id)
+        session.delete(row)
+
+
+def conversation(database: Database, whose: Whose, response_id: ResponseId) -> list[Body]:
+    """The input and output items of a response and of all before it, the oldest first.
+
+    Raises:
+        NotFound: it, or one before it, is not there (any more), or is another key's.
+        InvalidRequest: the conversation has become too long.
+    """
+    turns: list[list[Body]] = []
+    wanted: ResponseId | None = response_id
+    with database.read() as session:
+        while wanted is not None:
+            row = session.get(ResponseRow, wanted)
+            if row is None or not _sees(whose, row):
+                raise _gone(response_id, wanted)
+            if len(turns) >= MAX_CHAIN:
+                raise InvalidRequest(
+                    f"a conversation may have {MAX_CHAIN} responses: begin a new one", param="previous_response_id"
+                )
+            output = row.response.get("output")
+            made = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+            turns.append([*row.input, *made])
+            wanted = ResponseId(row.previous_id) if row.previous_id else None
+    return [item for turn in reversed(turns) for item in turn]
+
+
+def prune(database: Database, keep_days: float, max_bytes: int) -> int:
+    """Delete what was not used for `keep_days`, and of the rest the longest unused until it fits; how many went.
+
+    Raises:
+        DiskFull, DatabaseUnusable: nothing was deleted.
+    """
+    oldest = datetime.now(UTC) - timedelta(days=keep_days)
+    with database.write() as session:
+        gone = session.exec(delete(ResponseRow).where(col(ResponseRow.used_at) < oldest)).rowcount
+        over = (session.exec(select(func.sum(ResponseRow.size_bytes))).one() or 0) - max_bytes
+        while over > 0:
+            longest = select(ResponseRow.id, ResponseRow.size_bytes).order_by(col(ResponseRow.used_at)).limit(_AT_ONCE)
+            doomed: list[str] = []
+            for response_id, size_bytes in session.exec(longest):
+                if over > 0:
+                    doomed.append(response_id)
+                    over -= size_bytes
+            session.exec(delete(ResponseRow).where(col(ResponseRow.id).in_(doomed)))
+            gone += len(doomed)
+    return gone
+
+
+def _ids(session: Session, last: str | None) -> list[str]:
+    """The ids of a response and of all before it."""
+    ids: list[str] = []
+    while last is not None and len(ids) < MAX_CHAIN:
+        ids.append(last)
+        last = session.exec(select(ResponseRow.previous_id).where(ResponseRow.id == last)).first()
+    return ids
+
+
+def _sees(whose: Whose, row: ResponseRow) -> bool:
+    return whose.everybody or row.key_name == whose.key
+
+
+def _missing(response_id: ResponseId) -> NotFound:
+    return NotFound(f"Response with id '{response_id[:100]}' not found.", param="response_id")
+
+
+def _gone(asked: ResponseId, missing: ResponseId) -> NotFound:
+    if asked == missing:
+        sentence = f"Previous response with id '{asked[:100]}' not found."
+    else:
+        sentence = (
+            f"The conversation of response '{asked[:100]}' is not whole: '{missing}', which it goes on from, was "
+            "deleted; give the conversation in 'input'"
+        )
+    return NotFound(sentence, param="previous_response_id", code="previous_response_not_found")

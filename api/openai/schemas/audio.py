@@ -1,0 +1,105 @@
+"""`POST /v1/audio/transcriptions` and `/v1/audio/translations`: a form, checked once its file has come."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired
+
+from pydantic import Field, StringConstraints, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from api.multipart import Form
+from api.openai.schemas.shared import STRICT, Body, ModelField, check_known, validate
+from infra.errors import InvalidRequest
+from infra.types import Json
+from tasks.languages import language_code
+
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class SoundFile(TypedDict):
+    """The recording: the reference under which it is kept, and what its sender said of it."""
+
+    blob: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    name: str
+    media_type: str
+    bytes: Annotated[int, Field(ge=0)]
+
+
+@with_config(STRICT)
+class TranscriptionBody(TypedDict):
+    """A transcription as it is kept. OpenAI's `stream`, `include` and diarisation are not offered."""
+
+    task: Literal["transcribe", "translate"]
+    model: ModelField
+    file: SoundFile
+    language: NotRequired[Annotated[str, StringConstraints(max_length=40)] | None]
+    prompt: NotRequired[Annotated[str, StringConstraints(max_length=4096)] | None]
+    response_format: NotRequired[Literal["json", "text", "srt", "verbose_json", "vtt"] | None]
+    temperature: NotRequired[_Share | None]
+    timestamp_granularities: NotRequired[Annotated[list[Literal["word", "segment"]], Field(max_length=2)] | None]
+
+
+KNOWN: Final = frozenset(TranscriptionBody.__annotations__)
+_ADAPTER: Final = TypeAdapter(TranscriptionBody)
+_LISTS: Final = ("timestamp_granularities",)
+_AUTO: Final = "chunking_strategy"
+
+
+def form_schema() -> dict[str, Any]:
+    """The JSON schema of the form that clients send."""
+    found = _ADAPTER.json_schema()
+    text = {"type": "string"}
+    fields: dict[str, Any] = {name: text for name in found["properties"] if name not in ("task", *_LISTS)}
+    fields["file"] = {"type": "string", "format": "binary"}
+    fields |= {f"{name}[]": {"type": "array", "items": text} for name in _LISTS}
+    return {"type": "object", "properties": fields, "required": ["file", "model"]}
+
+
+def check(body: Body) -> None:
+    """Check a transcription.
+
+    Raises:
+        InvalidRequest: with `param` and one sentence.
+    """
+    check_known(body, KNOWN)
+    validate(_ADAPTER, body)
+
+
+def body_of(form: Form, task: str, file: Mapping[str, Json]) -> Body:
+    """A form's fields, with the values that their texts mean; a language by its code.
+
+    Raises:
+        InvalidRequest: a text means nothing.
+    """
+    fields: dict[str, Json] = {name: value for name, value in form.fields.items() if value != ""}
+    for name, values in form.lists.items():
+        fields[name.removesuffix("[]")] = list[Json](values)
+    for name in _LISTS:
+        if isinstance(fields.get(name), str):
+            fields[name] = [fields[name]]
+    if "temperature" in fields:
+        fields["temperature"] = _number(str(fields["temperature"]))
+    if "language" in fields:
+        fields["language"] = _language(str(fields["language"]))
+    if str(fields.get("stream", "false")).lower() not in ("false", "0"):
+        raise InvalidRequest("a transcript comes whole: leave out 'stream'", param="stream")
+    fields.pop("stream", None)
+    if fields.get(_AUTO) == "auto":  # what is done in any case
+        del fields[_AUTO]
+    return {**fields, "task": task, "file": dict(file)}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidRequest("'temperature' must be a number", param="temperature") from error
+
+
+def _language(text: str) -> str:
+    code = language_code(text)
+    if code is None:
+        raise InvalidRequest(
+            f"{text[:40]!r} is no language that is understood here: give its ISO 639-1 code, such as en",
+            param="language",
+        )
+    return code

@@ -1,0 +1,69 @@
+"""Transcription: a recording goes to an engine as a form, and comes back as text with times."""
+
+from pathlib import PurePath
+from typing import BinaryIO
+
+import orjson
+
+from infra.blobs import Blobs
+from infra.errors import EngineFailed, NotFound, PayloadGone
+from tasks.refusals import refusal
+from tasks.transcripts import write
+from tasks.types import TaskCall, TaskResult
+from workers.transport import FilePart
+
+
+async def transcribe(call: TaskCall) -> TaskResult:
+    """Send `inputs["file"]` (`{blob, name, media_type, bytes}`) with `inputs["fields"]` to `inputs["path"]`.
+
+    The result is OpenAI's verbose_json, or `{text}` from an engine that gives no more.
+
+    Raises:
+        PayloadGone: the recording is not kept any more.
+        EngineFailed: the engine died, broke off or refused for reasons of its own.
+        UpstreamRefused: the request is wrong, in the engine's eyes.
+    """
+    file, fields, path, engine = call.inputs["file"], call.inputs["fields"], call.inputs["path"], call.leased()
+    assert isinstance(file, dict)
+    assert isinstance(fields, list)
+    assert isinstance(path, str)
+    pairs = [("model", engine.entry.served_model or engine.entry.name)]
+    pairs += [(str(pair[0]), str(pair[1])) for pair in fields if isinstance(pair, list)]
+    with _open(str(file["blob"]), call.stores) as content:
+        part = FilePart("file", safe_name(str(file["name"])), str(file["media_type"]), content)
+        status, body = await call.transport.upload(engine, path, pairs, part)
+    if status != 200:
+        raise refusal(engine.id, path, status, body, ours=engine.local)
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise EngineFailed(f"{engine.id} did not answer in JSON") from error
+    if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
+        raise EngineFailed(f"{engine.id} did not answer with a text")
+    return TaskResult(answer)
+
+
+async def write_transcript(call: TaskCall) -> TaskResult:
+    """`inputs["transcript"]` in the form `inputs["format"]`; of verbose_json what `inputs["granularities"]` names."""
+    transcript, form, granularities = call.inputs["transcript"], call.inputs["format"], call.inputs["granularities"]
+    assert isinstance(transcript, dict)
+    assert isinstance(granularities, list)
+    body, media_type = write(transcript, str(form), frozenset(map(str, granularities)))
+    return TaskResult(body, media_type=media_type)
+
+
+def safe_name(name: str) -> str:
+    """A file's name without a path: far servers look at its ending."""
+    kept = "".join(
+        letter for letter in PurePath(name.replace("\\", "/")).name if letter.isprintable() and letter != '"'
+    )
+    return kept[-100:] or "audio"
+
+
+def _open(ref: str, stores: tuple[Blobs, ...]) -> BinaryIO:
+    for store in stores:
+        try:
+            return store.open(ref)
+        except NotFound:
+            continue
+    raise PayloadGone("the recording of this request is not kept any more: send it anew")

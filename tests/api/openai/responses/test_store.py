@@ -1,0 +1,116 @@
+"""Stored responses, in a real database."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import col, update
+
+from api.openai.responses import store
+from api.openai.responses.store import Whose
+from infra.database import Database, open_database
+from infra.errors import InvalidRequest, NotFound
+from infra.migrate import migrate
+from infra.tables import ResponseRow
+from infra.tokens import Key
+from infra.types import KeyName, ResponseId
+
+ANN, BOB = Whose(KeyName("ann")), Whose(KeyName("bob"))
+ADMIN = Whose.of(Key(KeyName("boss"), "admin"))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_database(f"sqlite:///{tmp_path / 'coderai.db'}")
+    migrate(opened)
+    yield opened
+    opened.close()
+
+
+def kept(database: Database, name: str, previous: str | None = None, text: str = "") -> None:
+    output: list[Any] = [{"type": "message", "id": f"out {name}", "text": text}]
+    response: Any = {"id": name, "previous_response_id": previous, "output": output}
+    store.keep(database, ANN.key, response, [{"type": "message", "id": f"in {name}"}])
+
+
+def aged(database: Database, name: str, days: float) -> None:
+    with database.write() as session:
+        used_at = datetime.now(UTC) - timedelta(days=days)
+        session.exec(update(ResponseRow).where(col(ResponseRow.id) == name).values(used_at=used_at))
+
+
+def ids(database: Database, name: str) -> list[Any]:
+    return [item["id"] for item in store.conversation(database, ANN, ResponseId(name))]
+
+
+def test_what_is_kept_is_found_by_its_key_and_by_an_admin(database: Database) -> None:
+    kept(database, "a")
+    for whose in (ANN, ADMIN):
+        assert store.get(database, whose, ResponseId("a")).input == [{"type": "message", "id": "in a"}]
+    for whose, name in ((BOB, "a"), (ANN, "b")):
+        with pytest.raises(NotFound):
+            store.get(database, whose, ResponseId(name))
+        with pytest.raises(NotFound):
+            store.remove(database, whose, ResponseId(name))
+        with pytest.raises(NotFound):
+            store.conversation(database, whose, ResponseId(name))
+
+
+def test_a_conversation_is_told_from_its_beginning(database: Database) -> None:
+    kept(database, "a")
+    kept(database, "b", "a")
+    kept(database, "c", "b")
+    kept(database, "other branch", "a")
+    assert ids(database, "c") == ["in a", "out a", "in b", "out b", "in c", "out c"]
+    assert ids(database, "other branch")[-1] == "out other branch"
+
+
+def test_a_conversation_with_a_hole_names_it(database: Database) -> None:
+    kept(database, "a")
+    kept(database, "b", "a")
+    store.remove(database, ANN, ResponseId("a"))
+    with pytest.raises(NotFound, match="'a', which it goes on from, was deleted"):
+        store.conversation(database, ANN, ResponseId("b"))
+
+
+def test_a_conversation_has_an_end(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MAX_CHAIN", 2)
+    kept(database, "a")
+    kept(database, "b", "a")
+    kept(database, "c", "b")
+    assert ids(database, "b")
+    with pytest.raises(InvalidRequest, match="begin a new one"):
+        store.conversation(database, ANN, ResponseId("c"))
+
+
+def test_what_is_not_used_goes(database: Database) -> None:
+    kept(database, "old")
+    kept(database, "young")
+    aged(database, "old", 31)
+    assert store.prune(database, 30, 2**30) == 1
+    assert store.get(database, ANN, ResponseId("young"))
+    with pytest.raises(NotFound):
+        store.get(database, ANN, ResponseId("old"))
+
+
+def test_a_conversation_that_goes_on_keeps_its_beginning(database: Database) -> None:
+    kept(database, "a")
+    kept(database, "b", "a")
+    for name in ("a", "b"):
+        aged(database, name, 31)
+    kept(database, "c", "b")
+    assert store.prune(database, 30, 2**30) == 0
+    assert len(ids(database, "c")) == 6
+
+
+def test_what_is_over_the_limit_goes_the_longest_unused_first(database: Database) -> None:
+    for age, name in enumerate(("c", "b", "a")):
+        kept(database, name, text="x" * 1000)
+        aged(database, name, age)
+    assert store.prune(database, 30, 2500) == 1
+    with pytest.raises(NotFound):
+        store.get(database, ANN, ResponseId("a"))
+    assert store.prune(database, 30, 2500) == 0
+    assert store.prune(database, 30, 1) == 2

@@ -1,0 +1,17 @@
+"""A response is one step, which asks the engine's chat; the plan survives JSON."""
+
+from flows.plan import Plan
+from flows.responses import plan_responses
+from infra.types import Json
+from tests.fakes import make_entry
+from workers.types import Capability
+
+
+def test_a_response_is_one_step_with_its_conversation() -> None:
+    request: dict[str, Json] = {"request": {"model": "m", "messages": []}, "response": {"store": True}}
+    plan = plan_responses(request, make_entry(), "session:7")
+    (only,) = plan.steps
+    assert (plan.flow, plan.model, only.task, only.inputs) == ("responses", "m", "respond", request)
+    assert only.demand is not None
+    assert (only.demand.capability, only.demand.affinity_key) == (Capability.CHAT, "session:7")
+    assert Plan.from_json(plan.to_json()) == plan

@@ -1,0 +1,58 @@
+"""What can be told of whisper without its weights; with them: `tests/system/test_transcription.py`."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.errors import InvalidRequest, LoadFailed
+from tests.fakes import make_entry
+from tests.sounds import wav
+from tests.workers.engine.launches import launch_of
+from workers.engine.runtimes.protocol import Abandoned, Ask, Upload
+from workers.engine.runtimes.whisper import Whisper, _wanted
+from workers.types import Capability, ModelFormat
+
+
+def test_a_folder_without_weights_cannot_be_loaded(tmp_path: Path) -> None:
+    entry = make_entry(path=tmp_path, format=ModelFormat.WHISPER, capabilities=(Capability.STT,))
+    with pytest.raises(LoadFailed, match="is no folder with a model"):
+        Whisper().load(launch_of(entry))
+    tmp_path.joinpath("model.bin").write_bytes(b"garbage")
+    with pytest.raises(LoadFailed, match="cannot be loaded"):
+        Whisper().load(launch_of(entry))
+
+
+def test_its_two_paths() -> None:
+    assert set(Whisper().routes()) == {"/audio/transcriptions", "/audio/translations"}
+
+
+def test_a_form_s_fields() -> None:
+    wanted = _wanted(Ask({"language": ["en"], "prompt": ["CoderAI"], "temperature": ["0.5"]}), "transcribe")
+    assert (wanted.language, wanted.prompt, wanted.temperatures, wanted.times) == ("en", "CoderAI", (0.5,), False)
+    plain = _wanted(Ask({"timestamp_granularities[]": ["word"], "temperature": ["0"]}), "translate")
+    assert (plain.task, plain.language, plain.temperatures[0], plain.times) == ("translate", None, 0.0, True)
+    assert len(plain.temperatures) > 1
+    with pytest.raises(InvalidRequest, match="'temperature' must be a number"):
+        _wanted(Ask({"temperature": ["hot"]}), "transcribe")
+
+
+def test_exactly_one_file() -> None:
+    transcribe = Whisper().routes()["/audio/transcriptions"]
+    file = Upload("file", "a.wav", "audio/wav", wav(0.1))
+    for files in ((), (file, file), (Upload("other", "a", "", b"x"),)):
+        with pytest.raises(InvalidRequest, match="send one audio file"):
+            transcribe(Ask({}, files))
+
+
+def test_silence_needs_no_weights() -> None:
+    reply = Whisper().routes()["/audio/transcriptions"](Ask({}, (Upload("file", "a", "", wav(2.0, hz=0)),)))
+    assert isinstance(reply.body, bytes)
+    assert b'"text":""' in reply.body
+    assert b'"duration":2.0' in reply.body
+
+
+def test_a_client_that_has_left_ends_it() -> None:
+    ask = Ask({}, (Upload("file", "a", "", wav(0.5)),))
+    ask.gone.set()
+    with pytest.raises(Abandoned):
+        Whisper().routes()["/audio/transcriptions"](ask)

@@ -1,0 +1,195 @@
+"""Whisper through faster-whisper (CTranslate2): `/audio/transcriptions` and `/audio/translations`.
+
+Both answer OpenAI's verbose_json, whatever form is asked for: the forms are made by whoever joins the parts. Speech is
+found first (silero's detector, which faster-whisper brings), then read in windows that end in silences, so that nothing
+is made up where nobody speaks, and times are clamped to where somebody does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import orjson
+from faster_whisper import WhisperModel
+from faster_whisper.transcribe import Segment, Word
+from faster_whisper.vad import VadOptions, get_speech_timestamps
+from numpy.typing import NDArray
+
+from infra.errors import InvalidRequest, LoadFailed
+from infra.ffmpeg import RATE_HZ, decode
+from infra.types import Json
+from workers.engine.runtimes.protocol import Ask, Handler, Reply
+from workers.engine.runtimes.speech import Span, clamped, joined, windows
+from workers.wire import EngineLaunch
+
+_BLOCK_S: Final = 300
+"""Speech is looked for in so much at once: the detector takes ten times its memory."""
+_LONGEST_SPEECH_S: Final = 28.0
+_PAD_S: Final = 0.2
+_DETECTOR: Final = VadOptions(min_silence_duration_ms=250, speech_pad_ms=30, max_speech_duration_s=_LONGEST_SPEECH_S)
+_FALLBACKS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Temperatures that are tried one after the other when a reading repeats itself or is unlikely."""
+_FULL_SCALE: Final = 32768.0
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request asks for."""
+
+    task: str
+    language: str | None
+    prompt: str | None
+    temperatures: tuple[float, ...]
+    times: bool
+
+
+class Whisper:
+    """One model in memory."""
+
+    def __init__(self) -> None:
+        self._model: WhisperModel | None = None
+
+    def load(self, launch: EngineLaunch) -> None:
+        """See `Runtime.load`."""
+        path = launch.entry.path
+        if path is None or not (path / "model.bin").is_file():
+            raise LoadFailed(f"{path} is no folder with a model.bin that CTranslate2 can read")
+        try:
+            self._model = WhisperModel(
+                str(path),
+                device="cpu",
+                compute_type="int8",
+                cpu_threads=launch.threads,
+                num_workers=launch.slots,
+                local_files_only=True,
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            raise LoadFailed(f"{path} cannot be loaded: {error}") from error
+
+    def routes(self) -> Mapping[str, Handler]:
+        """See `Runtime.routes`."""
+        return {
+            "/audio/transcriptions": lambda ask: self._answer(ask, "transcribe"),
+            "/audio/translations": lambda ask: self._answer(ask, "translate"),
+        }
+
+    def _answer(self, ask: Ask, task: str) -> Reply:
+        """The text of the form's one file, as verbose_json."""
+        wanted = _wanted(ask, task)
+        files = [file for file in ask.files if file.part == "file"]
+        if len(files) != 1:
+            raise InvalidRequest("send one audio file, in the part 'file'", param="file")
+        samples = decode(files[0].data)
+        sound = np.frombuffer(samples, "<i2")
+        speech = _speech(sound, ask)
+        segments: list[dict[str, Json]] = []
+        words: list[Json] = []
+        language = wanted.language
+        for window in windows(speech):
+            ask.check()
+            found, language = self._read(sound, window, wanted, language)
+            for segment in found:
+                ask.check()
+                _add(segment, max(0.0, window.start_s - _PAD_S), speech, segments, words)
+        body: dict[str, Json] = {
+            "task": task,
+            "language": language or "",
+            "duration": round(len(sound) / RATE_HZ, 3),
+            "text": "".join(str(segment["text"]) for segment in segments).strip(),
+            "segments": list[Json](segments),
+        }
+        if wanted.times:
+            body["words"] = words
+        return Reply(orjson.dumps(body))
+
+    def _read(
+        self, sound: NDArray[np.int16], window: Span, wanted: Wanted, language: str | None
+    ) -> tuple[Iterator[Segment], str]:
+        """What is said in one window, and in which language; the first window settles that for all."""
+        assert self._model is not None
+        first = max(0, int((window.start_s - _PAD_S) * RATE_HZ))
+        part = _floats(sound[first : int((window.end_s + _PAD_S) * RATE_HZ)])
+        try:
+            segments, info = self._model.transcribe(
+                part,
+                language=language,
+                task=wanted.task,
+                temperature=list(wanted.temperatures),
+                initial_prompt=wanted.prompt,
+                condition_on_previous_text=False,
+                word_timestamps=wanted.times,
+            )
+        except ValueError as error:
+            raise InvalidRequest(f"the model does not take this: {error}", param="language") from error
+        return iter(segments), info.language
+
+
+def _wanted(ask: Ask, task: str) -> Wanted:
+    temperature = _text(ask, "temperature")
+    try:
+        chosen = float(temperature) if temperature else 0.0
+    except ValueError as error:
+        raise InvalidRequest("'temperature' must be a number", param="temperature") from error
+    granularities = ask.body.get("timestamp_granularities[]")
+    return Wanted(
+        task=task,
+        language=_text(ask, "language") or None,
+        prompt=_text(ask, "prompt") or None,
+        temperatures=(chosen,) if chosen else _FALLBACKS,
+        times=bool(granularities),
+    )
+
+
+def _text(ask: Ask, name: str) -> str:
+    """The value of a text field, the last one if there are several."""
+    values = ask.body.get(name)
+    return str(values[-1]) if isinstance(values, list) and values else ""
+
+
+def _speech(sound: NDArray[np.int16], ask: Ask) -> list[Span]:
+    """Where somebody speaks."""
+    found: list[Span] = []
+    block = _BLOCK_S * RATE_HZ
+    for first in range(0, len(sound), block):
+        ask.check()
+        for part in get_speech_timestamps(_floats(sound[first : first + block]), _DETECTOR, RATE_HZ):
+            found.append(Span((first + part["start"]) / RATE_HZ, (first + part["end"]) / RATE_HZ))
+    return joined(found)
+
+
+def _floats(sound: NDArray[np.int16]) -> Samples:
+    return sound.astype(np.float32) / np.float32(_FULL_SCALE)
+
+
+def _add(
+    segment: Segment, offset_s: float, speech: Sequence[Span], segments: list[dict[str, Json]], words: list[Json]
+) -> None:
+    """Enter a segment and its words, with the times of the whole recording."""
+    spans: list[Span] = []
+    for word in segment.words or ():
+        span = clamped(_span(word, offset_s), speech)
+        spans.append(span)
+        words.append({"word": word.word.strip(), "start": round(span.start_s, 3), "end": round(span.end_s, 3)})
+    whole = Span(spans[0].start_s, spans[-1].end_s) if spans else clamped(_span(segment, offset_s), speech)
+    segments.append(
+        {
+            "id": len(segments),
+            "seek": round(offset_s * 100),
+            "start": round(whole.start_s, 3),
+            "end": round(whole.end_s, 3),
+            "text": segment.text,
+            "tokens": [int(token) for token in segment.tokens],
+            "temperature": float(segment.temperature or 0.0),
+            "avg_logprob": float(segment.avg_logprob),
+            "compression_ratio": float(segment.compression_ratio),
+            "no_speech_prob": float(segment.no_speech_prob),
+        }
+    )
+
+
+def _span(part: Segment | Word, offset_s: float) -> Span:
+    """Its times in the whole recording, as Python's own numbers."""
+    return Span(float(part.start) + offset_s, float(part.end) + offset_s)
