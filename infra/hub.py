@@ -1,19 +1,15 @@
 """Model ids of a hub, `OWNER/REPO[:QUANT]`: which files they mean, and what those must be."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TypeGuard, TypeVar
-from urllib.parse import quote
+from typing import TypeGuard
 
-import aiohttp
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError
-
-from infra.downloads import DownloadFailed, Source, shown
-from infra.egress import Egress
-from infra.errors import Forbidden, InvalidRequest, NotFound
-from infra.types import FarShape, HubId
+from infra.downloads import Source
+from infra.errors import InvalidRequest
+from infra.hub_api import Listing
+from infra.types import HubId
 
 DEFAULT_QUANT = "Q4_K_M"
 _ID = re.compile(
@@ -21,8 +17,6 @@ _ID = re.compile(
 )
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.gguf", re.IGNORECASE)
 _SPLIT = re.compile(r"(?P<base>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
-_MOST_JSON_BYTES = 16 << 20
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,57 +27,38 @@ class HubFile:
     source: Source
 
 
-class _Sibling(FarShape):
-    rfilename: str
-
-
-class _Repo(FarShape):
-    sha: str | None = None
-    siblings: tuple[_Sibling, ...] = ()
-
-
-class _Lfs(FarShape):
-    oid: str
-    size_bytes: int = Field(alias="size")
-
-
-class _TreeItem(FarShape):
-    path: str
-    size_bytes: int = Field(default=0, alias="size")
-    lfs: _Lfs | None = None
-
-
-_TREE = TypeAdapter(tuple[_TreeItem, ...])
-_REPO = TypeAdapter(_Repo)
-
-
 def is_hub_id(text: str) -> TypeGuard[HubId]:
     """Whether `text` reads as `OWNER/REPO[:QUANT]`."""
     return _ID.fullmatch(text) is not None
 
 
-async def resolve_hub_id(
-    hub_id: HubId, hub_url: str, egress: Egress, token: SecretStr | None = None
-) -> tuple[HubFile, ...]:
+def split_hub_id(hub_id: HubId) -> tuple[str, str | None]:
+    """`OWNER/REPO`, and what stands after the colon.
+
+    Raises:
+        InvalidRequest: no such id.
+    """
+    found = _ID.fullmatch(hub_id)
+    if found is None:
+        raise InvalidRequest("a hub's model is named OWNER/REPO or OWNER/REPO:QUANT", param="model")
+    return found["repo"], found["quant"]
+
+
+def gguf_files(hub_id: HubId, listing: Listing) -> tuple[HubFile, ...]:
     """The GGUF files that `OWNER/REPO[:QUANT]` means, the parts of a split one in order.
 
     Without QUANT it is Q4_K_M, or the only one that there is.
 
     Raises:
-        InvalidRequest: no such id, no GGUF in the repository, or several to choose from; the message lists them.
-        NotFound, Forbidden: the hub does not know the repository, or wants a token.
-        DownloadFailed: the hub does not answer, or not as a hub does.
+        InvalidRequest: no GGUF in the repository, or several to choose from; the message lists them.
     """
-    found = _ID.fullmatch(hub_id)
-    if found is None:
-        raise InvalidRequest("a hub's model is named OWNER/REPO or OWNER/REPO:QUANT", param="model")
-    repo, wanted = found["repo"], found["quant"]
-    base = hub_url.rstrip("/")
-    hub = _Hub(egress, token)
-    info = await hub.get(f"{base}/api/models/{repo}", _REPO)
-    chosen = choose_gguf(hub_id, (sibling.rfilename for sibling in info.siblings), wanted)
-    tree = {item.path: item for item in await hub.get(f"{base}/api/models/{repo}/tree/main?recursive=true", _TREE)}
-    return tuple(_hub_file(base, repo, path, tree, token) for path in chosen)
+    chosen = choose_gguf(hub_id, listing.entries, split_hub_id(hub_id)[1])
+    return tuple(HubFile(PurePosixPath(path).name, listing.source(path)) for path in chosen)
+
+
+def has_gguf(listing: Listing) -> bool:
+    """Whether the repository holds a language model as GGUF."""
+    return bool(_models(listing.entries))
 
 
 def choose_gguf(hub_id: HubId, paths: Iterable[str], quant: str | None) -> tuple[str, ...]:
@@ -125,54 +100,3 @@ def _models(paths: Iterable[str]) -> dict[str, tuple[int, dict[int, str]]]:
 def _has_quant(base: str, quant: str) -> bool:
     """Whether a quantisation stands in a file's name (or its folder's) as a word of its own: Q4_K is not Q4_K_M."""
     return re.search(rf"(?<![A-Za-z0-9_]){re.escape(quant)}(?![A-Za-z0-9_])", base, re.IGNORECASE) is not None
-
-
-def _hub_file(base: str, repo: str, path: str, tree: Mapping[str, _TreeItem], token: SecretStr | None) -> HubFile:
-    item = tree.get(path)
-    if item is None:
-        raise DownloadFailed(f"{base} lists {path} in {repo} but does not say what it must be: try again later")
-    url = f"{base}/{repo}/resolve/main/{quote(path)}"
-    sha256 = item.lfs.oid.removeprefix("sha256:") if item.lfs else None
-    return HubFile(
-        PurePosixPath(path).name, Source(url, sha256, item.lfs.size_bytes if item.lfs else item.size_bytes, token)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Hub:
-    egress: Egress
-    token: SecretStr | None
-
-    async def get(self, url: str, shape: TypeAdapter[_T]) -> _T:
-        """One JSON answer of the hub's API."""
-        bearer = self.token.get_secret_value() if self.token else None
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        try:
-            async with (
-                self.egress.session() as session,
-                self.egress.fetch(session, url, headers=headers, bearer=bearer) as response,
-            ):
-                _require_found(response, url)
-                return shape.validate_json(await _bounded(response, url))
-        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise DownloadFailed(f"{shown(url)} does not answer ({type(error).__name__}): try again later") from error
-        except ValidationError as error:
-            raise DownloadFailed(f"{shown(url)} answers something that is no hub's: look at models.hub_url") from error
-
-
-def _require_found(response: aiohttp.ClientResponse, url: str) -> None:
-    if response.status in (401, 403):
-        raise Forbidden(f"{shown(url)} is private, gated or not there: set models.hub_token", param="model")
-    if response.status == 404:
-        raise NotFound(f"{shown(url)} is not there: look at the spelling of OWNER/REPO", param="model")
-    if response.status != 200:
-        raise DownloadFailed(f"{shown(url)} answers {response.status}: try again later")
-
-
-async def _bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_any():
-        content += chunk
-        if len(content) > _MOST_JSON_BYTES:
-            raise DownloadFailed(f"{shown(url)} answers more than {_MOST_JSON_BYTES} bytes: look at models.hub_url")
-    return bytes(content)

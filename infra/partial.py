@@ -37,7 +37,8 @@ class Part:
         self._closed = False
 
     def open(self) -> None:
-        """Open or create the part, and keep what it has if it is of the same URL and can be proven to be so.
+        """Open or create the part, and keep what it has if it is of the same file and can be proven to be so: by its
+        SHA-256, wherever it comes from, or by its URL and ETag.
 
         Raises:
             Conflict: another download of the same target is running.
@@ -49,7 +50,7 @@ class Part:
             make_private_folder(self.target.parent)
             self._descriptor = _open_locked(self._path)
             kept, new = self._read_note(), self.note
-            if kept is not None and (kept.url, kept.sha256) == (new.url, new.sha256) and (kept.etag or kept.sha256):
+            if kept is not None and kept.sha256 == new.sha256 and (kept.sha256 or (kept.etag and kept.url == new.url)):
                 self.note = kept
                 self.done_bytes = os.lseek(self._descriptor, 0, os.SEEK_END)
             else:

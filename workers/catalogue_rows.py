@@ -43,12 +43,13 @@ class ModelRows:
     def add_local(
         self, path: str | Path, read_weights: ReadWeights, *, trusted: bool, name: str | None = None, **fields: Json
     ) -> ModelEntry:
-        """Add the weights at `path`, called after the file unless `name` says otherwise.
+        """Add the weights at `path`, called after the file or folder unless `name` says otherwise.
 
         Raises:
             InvalidRequest, Forbidden, Conflict: as `add` does.
         """
-        return self.add({**fields, "name": name or Path(path).stem, "path": str(path)}, read_weights, trusted=trusted)
+        called = name or (Path(path).absolute().name if Path(path).is_dir() else Path(path).stem)
+        return self.add({**fields, "name": called, "path": str(path)}, read_weights, trusted=trusted)
 
     def checked(self, row: Mapping[str, object], read_weights: ReadWeights, *, trusted: bool) -> ModelEntry:
         """The entry that `add` would store; nothing is changed.

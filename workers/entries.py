@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from infra.errors import Forbidden, InvalidRequest
 from infra.settings import Settings
 from infra.types import Json
+from workers.folders.facts import FolderFacts
+from workers.folders.files import walk
 from workers.types import Capability, ModelEntry, ModelFormat
 from workers.weights import WeightsFacts, capabilities_of
 
@@ -24,11 +26,12 @@ SERVICE_INSTANCES = 256
 HIDDEN_KEY = "***"
 """What is shown in place of a far service's key."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
+_WANTED = "name a file of weights or a model's folder"
 _SERVICE_CAPABILITIES = (Capability.CHAT, Capability.COMPLETIONS)
 
 
-ReadWeights = Callable[[Path], WeightsFacts]
-"""`workers.weights.read_weights`: reads a file's header. Raises InvalidRequest for a file that is no usable weights."""
+ReadWeights = Callable[[Path], WeightsFacts | FolderFacts]
+"""`workers.folders.reading.read_model`: what a file or a folder is. Raises InvalidRequest for what cannot be used."""
 
 
 class BadField(InvalidRequest):
@@ -67,19 +70,24 @@ def _filled(row: Mapping[str, object], read_weights: ReadWeights | None) -> dict
     elif isinstance(path := filled.get("path"), str | Path):
         filled["path"] = path = Path(path)
         if read_weights is not None and not {"format", "capabilities", "weights_bytes"} <= filled.keys():
-            filled = described(read_weights(path)) | filled
+            facts = read_weights(path)
+            filled = described(facts) | filled | {"path": facts.path}
+        if filled.get("format") == ModelFormat.DIFFUSERS:
+            filled.setdefault("max_instances", 1)
     return filled
 
 
-def described(facts: WeightsFacts) -> dict[str, object]:
+def described(facts: WeightsFacts | FolderFacts) -> dict[str, object]:
     """The fields of an entry that come from the weights themselves.
 
-    The trained context is none of them: an entry without one takes the smaller of it and a sane default when it is
-    loaded.
+    The trained context of a GGUF is none of them: an entry without one takes the smaller of it and a sane default when
+    it is loaded.
 
     Raises:
         InvalidRequest: a model of a kind that cannot be served.
     """
+    if isinstance(facts, FolderFacts):
+        return _of_folder(facts)
     capabilities = capabilities_of(facts)
     fields: dict[str, object] = {
         "format": facts.format,
@@ -91,6 +99,21 @@ def described(facts: WeightsFacts) -> dict[str, object]:
     if Capability.EMBEDDINGS in capabilities:
         fields["embedding_dimensions"] = facts.embedding_dimensions
     if Capability.RERANK in capabilities:
+        fields["rerank_method"] = "cross_encoder"
+    return fields
+
+
+def _of_folder(facts: FolderFacts) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "format": facts.format,
+        "capabilities": facts.capabilities,
+        "architecture": facts.architecture,
+        "weights_bytes": facts.weights_bytes,
+        "context_tokens": facts.context_tokens,
+        "embedding_dimensions": facts.embedding_dimensions,
+        "pooling": facts.pooling,
+    }
+    if Capability.RERANK in facts.capabilities:
         fields["rerank_method"] = "cross_encoder"
     return fields
 
@@ -122,24 +145,26 @@ def normalise_service_url(url: str) -> str:
 
 
 def checked_path(path: str | Path, settings: Settings, *, trusted: bool) -> Path:
-    """The weights' file that `path` means, links followed.
+    """The weights' file or folder that `path` means, links followed.
 
-    `trusted` is for the machine's owner at the command line, who may name any file. Anybody else names one below
-    `models.roots` or `<home>/models`, and learns nothing about what lies elsewhere.
+    `trusted` is for the machine's owner at the command line, who may name any. Anybody else names one below
+    `models.roots` or `<home>/models`, and learns nothing about what lies elsewhere, by a link in a folder neither.
 
     Raises:
         Forbidden: not below those folders.
-        InvalidRequest: no such file, or not a regular one.
+        InvalidRequest: no such file or folder.
     """
     try:
         resolved = (Path(path).expanduser() if trusted else Path(path)).resolve()
         if not trusted:
             _require_below_roots(Path(path), resolved, settings)
-        if resolved.is_file():
+            for file in walk(resolved):
+                _require_below_roots(file, file.resolve(), settings)
+        if resolved.is_file() or resolved.is_dir():
             return resolved
     except (ValueError, OSError, RuntimeError):
-        raise InvalidRequest("this path cannot be used: name a file of weights", param="path") from None
-    raise InvalidRequest(f"there is no file {str(path)!r}: name a file of weights", param="path")
+        raise InvalidRequest(f"this path cannot be used: {_WANTED}", param="path") from None
+    raise InvalidRequest(f"there is no file or folder {str(path)!r}: {_WANTED}", param="path")
 
 
 def stored(entry: ModelEntry) -> dict[str, Json]:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import orjson
+from pydantic import ValidationError
 
 from infra.errors import CoderAIError, Conflict, InvalidRequest
 from infra.hub import is_hub_id
 from infra.types import Frozen
 from workers.catalogue_rows import ModelRows
 from workers.entries import ReadWeights
-from workers.types import Capability, ModelEntry
+from workers.types import Capability, Distribute, ModelEntry
 
 MOST_BYTES = 16 << 20
 """The largest `models.json` that is read."""
@@ -25,16 +26,11 @@ CATEGORIES: Mapping[str, tuple[Capability, ...]] = {
 }
 """The categories that map, with what a far model of theirs does when its entry does not say."""
 
-UNSERVED = (
-    "image_models",
-    "video_models",
-    "audio_models",
-    "audio_gen_models",
-    "tts_models",
-    "vision_models",
-    "spatial_models",
-)
-"""The categories of kinds that this version does not serve yet."""
+LOCAL = ("image_models", "video_models", "audio_models", "tts_models")
+"""The categories of kinds that are served here, and not through a far service."""
+
+UNSERVED = ("audio_gen_models", "vision_models", "spatial_models")
+"""The categories of kinds that this version does not serve."""
 
 _CAPABILITIES = {
     "chat": Capability.CHAT,
@@ -46,7 +42,9 @@ _CAPABILITIES = {
     "rerank": Capability.RERANK,
 }
 _SAME = ("served_model", "max_instances", "queue_max_waiting", "keep_resident")
-_READ = frozenset((*_SAME, "path", "id", "name", "alias", "service_url", "api_key", "service_token", "capabilities"))
+_READ = frozenset(
+    (*_SAME, "path", "id", "name", "alias", "service_url", "api_key", "service_token", "capabilities", "distribute")
+)
 _WHY = {
     "enabled": "only whether it is false matters",
     "engine": "engines have other names here: pin the model to a pool of `coderai engines list` if you need to",
@@ -149,7 +147,7 @@ def _parsed(content: bytes | str, left: list[NotTaken]) -> list[_Found]:
         raise InvalidRequest("a models.json is one JSON object with a list for each category", param="file")
     found: list[_Found] = []
     for category, entries in document.items():
-        if category not in CATEGORIES and category not in UNSERVED:
+        if category not in (*CATEGORIES, *LOCAL, *UNSERVED):
             left.append(NotTaken(category=category, entry="", key=None, reason="this is no category of models"))
             continue
         found += _entries_of(category, entries, left)
@@ -167,6 +165,8 @@ def _entries_of(category: str, entries: object, left: list[NotTaken]) -> list[_F
         one = _Found(category, _label(fields, number), fields)
         if category in UNSERVED:
             left.append(one.without(f"models of this kind ({category}) are not served by this version"))
+        elif category in LOCAL and fields.get("service_url"):
+            left.append(one.without(f"models of this kind ({category}) are served here, not by a far service"))
         elif fields.get("enabled") is False:
             left.append(one.without("it is switched off (enabled is false)"))
         else:
@@ -184,6 +184,8 @@ def _row(found: _Found, left: list[NotTaken]) -> dict[str, object]:
     row: dict[str, object] = {"name": _name(found), **{key: fields[key] for key in _SAME if key in fields}}
     if isinstance(alias := fields.get("alias"), str) and alias and alias != row["name"]:
         row["aliases"] = (alias,)
+    if "distribute" in fields and (distribute := _distribute(found, left)):
+        row["distribute"] = distribute
     for key in fields:
         if key not in _READ:
             left.append(found.without(_why_not(key), key))
@@ -220,6 +222,28 @@ def _weights(found: _Found, left: list[NotTaken]) -> dict[str, object]:
     if "capabilities" in found.fields:
         left.append(found.without("what a local model does is read from its weights", "capabilities"))
     return {"path": path}
+
+
+def _distribute(found: _Found, left: list[NotTaken]) -> dict[str, object] | None:
+    """How requests are spread; `nodes` may be a list or names with commas between them, blank means every engine."""
+    given = found.fields["distribute"]
+    if not isinstance(given, dict):
+        left.append(found.without("it is an object such as {enabled, nodes, max_parts, min_items}", "distribute"))
+        return None
+    row: dict[str, object] = {str(key): value for key, value in given.items() if value not in (None, "")}
+    if isinstance(nodes := row.get("nodes"), str):
+        row["nodes"] = [name.strip() for name in nodes.split(",") if name.strip()]
+    for key in sorted(row.keys() - Distribute.model_fields.keys()):
+        left.append(found.without("it has no counterpart here", f"distribute.{key[:40]}"))
+        del row[key]
+    try:
+        Distribute.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in ("distribute", *first["loc"]))
+        left.append(found.without(f"nothing of distribute is taken: {first['msg']}", key))
+        return None
+    return row
 
 
 def _capabilities(found: _Found, left: list[NotTaken]) -> tuple[Capability, ...]:

@@ -143,7 +143,7 @@ def _require_gguf(path: Path) -> None:
         raise InvalidRequest(f"{path} is empty; get it again")
     what = next((what for magic, what in _MAGICS if start.startswith(magic)), "of no known format")
     if len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size_bytes - 8:
-        what = "safetensors"
+        raise InvalidRequest(f"{path} is safetensors; name the folder that it lies in, with its config.json")
     raise InvalidRequest(f"{path} is {what}; the base install serves GGUF")
 
 

@@ -12,11 +12,15 @@ from infra.downloads import Source, download
 from infra.egress import Egress
 from infra.errors import InvalidRequest
 from infra.files import make_private_folder
-from infra.hub import HubFile, is_hub_id, resolve_hub_id
+from infra.hub import HubFile, gguf_files, has_gguf, is_hub_id, split_hub_id
+from infra.hub_api import HubApi, Listing
+from infra.hub_folder import fetch_folder
 from infra.settings import Settings
 from workers.catalogue_rows import ModelRows
+from workers.folders.files import require_no_code
+from workers.folders.reading import read_model
+from workers.snapshots import choose_folder, index_of
 from workers.types import ModelEntry
-from workers.weights import read_weights
 
 OWNER = Egress(allow_private=True)
 """The machine's owner may fetch from anywhere, the own network included."""
@@ -36,26 +40,34 @@ def is_remote(what: str) -> bool:
 def add_downloaded(  # what the command line was given
     settings: Settings, rows: ModelRows, what: str, name: str | None, sha256: str | None, fields: dict[str, Any]
 ) -> ModelEntry:
-    """Fetch the weights that `what` means and add them; a fetch that was cut off goes on where it stopped.
+    """Fetch the weights or the folder that `what` means and add it; a fetch that was cut off goes on where it stopped.
 
     Raises:
         CoderAIError: it cannot be fetched, is not what it should be, or cannot be served; the catalogue is unchanged.
     """
     path = asyncio.run(_fetch(settings, what, sha256))
     called = name or (what.partition(":")[0].rpartition("/")[2] if is_hub_id(what) else None)
-    return rows.add_local(path, read_weights, trusted=True, name=called, **fields)
+    return rows.add_local(path, read_model, trusted=True, name=called, **fields)
 
 
 async def _fetch(settings: Settings, what: str, sha256: str | None) -> Path:
-    """The path of the weights; of their first part, where there are several."""
+    """The path of the model: its folder, or its weights; of these the first part, where there are several."""
     models = settings.models
-    files: tuple[HubFile, ...]
-    if is_hub_id(what):
-        files = await resolve_hub_id(what, models.hub_url, OWNER, models.hub_token)
-        folder = settings.at("models", *what.partition(":")[0].split("/"))
-    else:
-        files = (HubFile(_file_name(what), Source(what, sha256)),)
-        folder = settings.at("models", "downloads")
+    if not is_hub_id(what):
+        source = Source(what, sha256)
+        return await _fetch_files((HubFile(_file_name(what), source),), settings.at("models", "downloads"))
+    hub = HubApi(models.hub_url, OWNER, models.hub_token)
+    repo, wanted = split_hub_id(what)
+    listing = await hub.list_files(repo)
+    if has_gguf(listing):
+        return await _fetch_files(gguf_files(what, listing), settings.at("models", *repo.split("/")))
+    index = index_of(listing.entries)
+    content = await hub.read_file(listing, index) if index is not None else None
+    files = choose_folder(what, listing.entries, wanted, content)
+    return await _fetch_folder(listing, files, settings.at("models", *what.replace(":", "--").split("/")))
+
+
+async def _fetch_files(files: tuple[HubFile, ...], folder: Path) -> Path:
     make_private_folder(folder)
     with Progress(*_COLUMNS, console=Console(stderr=True)) as bars:
         for file in files:
@@ -68,6 +80,17 @@ async def _fetch(settings: Settings, what: str, sha256: str | None) -> Path:
                     progress=lambda done, total, bar=bar: bars.update(bar, completed=done, total=total),  # type: ignore[misc]
                 )
     return folder / files[0].name
+
+
+async def _fetch_folder(listing: Listing, files: dict[str, str], target: Path) -> Path:
+    """One bar for all of its files, which says which one is coming."""
+    with Progress(*_COLUMNS, console=Console(stderr=True)) as bars:
+        bar = bars.add_task(listing.repo, total=None)
+
+        def told(name: str, done_bytes: int, total_bytes: int) -> None:
+            bars.update(bar, description=f"{listing.repo}: {name}", completed=done_bytes, total=total_bytes)
+
+        return await fetch_folder(listing, files, target, OWNER, told=told, check=require_no_code)
 
 
 def _is_there(path: Path, source: Source) -> bool:

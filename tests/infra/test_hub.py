@@ -1,90 +1,60 @@
 """Hub ids become files to download, by a real server that speaks a hub's API."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
-from pydantic import SecretStr
 
-from infra.downloads import DownloadFailed, download
+from infra.downloads import download
 from infra.egress import Egress
-from infra.errors import Forbidden, InvalidRequest, NotFound
-from infra.hub import choose_gguf, is_hub_id, resolve_hub_id
+from infra.errors import InvalidRequest
+from infra.hub import HubFile, choose_gguf, gguf_files, has_gguf, is_hub_id, split_hub_id
+from infra.hub_api import HubApi, Listing
 from infra.types import HubId
+from tests.hub import Hub, running_hub
 
 EGRESS = Egress(allow_private=True)
 REPO = HubId("a/b")
-SHA256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of b"hello"
-FILES = ["README.md", "q/tiny-Q4_K_M.gguf", "tiny-Q8_0.gguf", "mmproj-F16.gguf"]
+WEIGHTS = b"hello" * 1000
 
 
 @pytest.fixture
-async def hub() -> AsyncIterator[str]:
-    async def info(request: web.Request) -> web.Response:
-        repo = request.match_info["repo"]
-        if repo == "gated" and request.headers.get("Authorization") != "Bearer hush":
-            return web.json_response({"error": "gated"}, status=401)
-        if repo not in ("tiny", "gated"):
-            return web.json_response({"error": "not found"}, status=404)
-        return web.json_response({"id": repo, "sha": "0" * 40, "siblings": [{"rfilename": name} for name in FILES]})
-
-    async def tree(_request: web.Request) -> web.Response:
-        lfs = {"oid": SHA256, "size": 5, "pointerSize": 130}
-        return web.json_response([{"type": "file", "path": name, "size": 5, "oid": "x", "lfs": lfs} for name in FILES])
-
-    async def resolve(request: web.Request) -> web.Response:
-        return web.Response(text="hello" if request.match_info["path"] == "q/tiny-Q4_K_M.gguf" else "other")
-
-    async def page(_request: web.Request) -> web.Response:
-        return web.Response(text="<html>")
-
-    app = web.Application()
-    app.router.add_get("/api/models/owner/{repo}", info)
-    app.router.add_get("/api/models/owner/{repo}/tree/main", tree)
-    app.router.add_get("/owner/{repo}/resolve/main/{path:.+}", resolve)
-    app.router.add_get("/api/models/page/page", page)
-    async with TestServer(app, host="127.0.0.1") as running:
-        yield str(running.make_url("/"))
+async def hub() -> AsyncIterator[Hub]:
+    files = {"README.md": b"x", "q/tiny-Q4_K_M.gguf": WEIGHTS, "tiny-Q8_0.gguf": b"other", "mmproj-F16.gguf": b"x"}
+    async with running_hub(files) as running:
+        yield running
 
 
-async def test_an_id_becomes_a_verified_file(hub: str, tmp_path: Path) -> None:
-    (file,) = await resolve_hub_id(HubId("owner/tiny"), hub, EGRESS)
+async def files_of(hub: Hub, name: str) -> tuple[HubFile, ...]:
+    return gguf_files(HubId(name), await HubApi(hub.url, EGRESS).list_files("own/repo"))
+
+
+async def test_an_id_becomes_a_verified_file(hub: Hub, tmp_path: Path) -> None:
+    (file,) = await files_of(hub, "own/repo")
     assert file.name == "tiny-Q4_K_M.gguf"
-    assert (file.source.sha256, file.source.size_bytes) == (SHA256, 5)
+    assert (file.source.sha256, file.source.size_bytes) == (hashlib.sha256(WEIGHTS).hexdigest(), len(WEIGHTS))
     await download(file.source, tmp_path / file.name, EGRESS)
-    assert (tmp_path / "tiny-Q4_K_M.gguf").read_bytes() == b"hello"
-    (other,) = await resolve_hub_id(HubId("owner/tiny:q8_0"), hub, EGRESS)
+    assert (tmp_path / "tiny-Q4_K_M.gguf").read_bytes() == WEIGHTS
+    (other,) = await files_of(hub, "own/repo:q8_0")
     assert other.name == "tiny-Q8_0.gguf"
 
 
-async def test_a_gated_repository_wants_the_token(hub: str) -> None:
-    with pytest.raises(Forbidden, match=r"models\.hub_token"):
-        await resolve_hub_id(HubId("owner/gated"), hub, EGRESS)
-    (file,) = await resolve_hub_id(HubId("owner/gated"), hub, EGRESS, SecretStr("hush"))
-    assert file.source.bearer is not None
-    assert "hush" not in repr(file)
+def test_which_repositories_have_a_gguf() -> None:
+    def listing(*names: str) -> Listing:
+        return Listing("a/b", "main", "http://x", dict.fromkeys(names))  # type: ignore[arg-type]
 
-
-async def test_what_is_not_there_or_no_hub(hub: str, unused_tcp_port: int) -> None:
-    with pytest.raises(NotFound, match="spelling"):
-        await resolve_hub_id(HubId("owner/missing"), hub, EGRESS)
-    with pytest.raises(DownloadFailed, match=r"models\.hub_url"):
-        await resolve_hub_id(HubId("page/page"), hub, EGRESS)
-    with pytest.raises(DownloadFailed, match="does not answer"):
-        await resolve_hub_id(HubId("owner/tiny"), f"http://127.0.0.1:{unused_tcp_port}", EGRESS)
-    with pytest.raises(Forbidden, match="no public address"):
-        await resolve_hub_id(HubId("owner/tiny"), hub, Egress())
+    assert has_gguf(listing("README.md", "q/a-Q4_K_M.gguf"))
+    assert not has_gguf(listing("model.safetensors", "mmproj-F16.gguf", "config.json"))
 
 
 @pytest.mark.parametrize(
     "bad", ["", "tiny", "a/b/c", "../b", "a/..", "a/b:", "a/b?x", "a/b:Q4/x", "a b/c", "http://a/b"]
 )
-async def test_what_is_no_id(bad: str) -> None:
+def test_what_is_no_id(bad: str) -> None:
     assert not is_hub_id(bad)
     with pytest.raises(InvalidRequest):
-        await resolve_hub_id(HubId(bad), "http://127.0.0.1:9", EGRESS)
+        split_hub_id(HubId(bad))
 
 
 def test_the_quantisation_is_a_word_of_its_own() -> None:

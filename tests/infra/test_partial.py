@@ -32,6 +32,7 @@ def left_behind(target: Path, etag: str | None, note: PartNote = NOTE) -> None:
         (None, NOTE, NOTE, 0),
         ('"a"', NOTE, PartNote(url="http://x/other"), 0),
         (None, PartNote(url="u", sha256="1"), PartNote(url="u", sha256="1"), 5),
+        (None, PartNote(url="u", sha256="1"), PartNote(url="of another revision", sha256="1"), 5),
         (None, PartNote(url="u", sha256="1"), PartNote(url="u", sha256="2"), 0),
     ],
 )

@@ -7,8 +7,10 @@ import pytest
 
 from infra.errors import Forbidden, InvalidRequest
 from infra.settings import ModelsSettings, Settings
+from tests.model_folders import write_cross_encoder, write_sentence_model, write_voice
 from tests.tiny_gguf import EMBEDDING_DIMENSIONS, write_tiny_embedder, write_tiny_llama, write_tiny_reranker
 from workers.entries import BadField, checked_path, entry_from_row, normalise_service_url, shown, stored
+from workers.folders.reading import read_model
 from workers.types import Capability, ModelFormat, Pooling
 from workers.weights import read_weights
 
@@ -111,6 +113,27 @@ def test_the_weights_say_what_the_row_leaves_out(tmp_path: Path) -> None:
     assert entry_from_row(own, "file", read_weights).capabilities == (Capability.COMPLETIONS,)
 
 
+def test_a_pipeline_draws_one_image_at_a_time_unless_its_row_says_otherwise() -> None:
+    row = {"name": "sd", "path": "/sd", "format": "diffusers", "capabilities": ["images"]}
+    assert entry_from_row(row, "file").max_instances == 1
+    assert entry_from_row(row | {"max_instances": 2}, "file").max_instances == 2
+
+
+def test_a_folder_says_what_the_row_leaves_out(tmp_path: Path) -> None:
+    embed = entry_from_row({"name": "e", "path": write_sentence_model(tmp_path / "e")}, "file", read_model)
+    assert (embed.format, embed.capabilities) == (ModelFormat.SENTENCE_TRANSFORMERS, (Capability.EMBEDDINGS,))
+    assert (embed.architecture, embed.embedding_dimensions, embed.context_tokens) == ("bert", 16, 32)
+    assert (embed.pooling, embed.rerank_method) == (Pooling.MEAN, None)
+    own = {"name": "e", "path": tmp_path / "e", "context_tokens": 64}
+    assert entry_from_row(own, "file", read_model).context_tokens == 64
+    rank = entry_from_row({"name": "r", "path": write_cross_encoder(tmp_path / "r")}, "file", read_model)
+    assert (rank.capabilities, rank.rerank_method, rank.pooling) == (
+        (Capability.RERANK,), "cross_encoder", Pooling.RANK,
+    )  # fmt: skip
+    voice = entry_from_row({"name": "v", "path": write_voice(tmp_path / "v")}, "file", read_model)
+    assert (voice.path, voice.capabilities) == (tmp_path / "v", (Capability.TTS,))
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     (tmp_path / "home" / "models").mkdir(parents=True)
@@ -127,6 +150,23 @@ def test_a_path_over_http_lies_below_the_roots(settings: Settings, tmp_path: Pat
     assert checked_path(outside, settings, trusted=True) == outside
 
 
+def test_a_folder_over_http_lies_below_the_roots_and_has_no_way_out(settings: Settings, tmp_path: Path) -> None:
+    inside, outside = write_sentence_model(tmp_path / "weights" / "bert"), write_sentence_model(tmp_path / "other")
+    assert checked_path(inside, settings, trusted=False) == inside
+    with pytest.raises(Forbidden):
+        checked_path(outside, settings, trusted=False)
+    (inside / "1_Pooling" / "config.json").unlink()
+    (inside / "1_Pooling" / "config.json").symlink_to(outside / "1_Pooling" / "config.json")
+    with pytest.raises(Forbidden):
+        checked_path(inside, settings, trusted=False)
+    assert checked_path(inside, settings, trusted=True) == inside
+    (inside / "1_Pooling" / "config.json").unlink()
+    (inside / "1_Pooling").rmdir()
+    (inside / "1_Pooling").symlink_to(outside / "1_Pooling")
+    with pytest.raises(Forbidden):
+        checked_path(inside, settings, trusted=False)
+
+
 @pytest.mark.parametrize(
     "path", ["{t}/c.gguf", "{t}/weights/../c.gguf", "{t}/weights/link", "/etc/passwd", "{t}/missing", "a.gguf", "~/x"]
 )
@@ -138,10 +178,8 @@ def test_a_path_elsewhere_is_refused_whether_it_exists_or_not(settings: Settings
     assert caught.value.param == "path"
 
 
-@pytest.mark.parametrize(
-    "path", ["{t}/weights/missing.gguf", "{t}/weights", "{t}/weights/nul\0", "{t}/weights/" + "x" * 300]
-)
-def test_a_path_must_be_a_file(settings: Settings, tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("path", ["{t}/weights/missing.gguf", "{t}/weights/nul\0", "{t}/weights/" + "x" * 300])
+def test_a_path_must_be_there(settings: Settings, tmp_path: Path, path: str) -> None:
     for trusted in (True, False):
         with pytest.raises(InvalidRequest) as caught:
             checked_path(path.format(t=tmp_path), settings, trusted=trusted)

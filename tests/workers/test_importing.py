@@ -11,12 +11,13 @@ from infra.database import Database, open_database
 from infra.errors import InvalidRequest
 from infra.migrate import migrate
 from infra.settings import Settings
+from tests.model_folders import write_pipeline, write_voice
 from tests.tiny_gguf import write_tiny_embedder, write_tiny_llama
 from workers.catalogue import Catalogue
 from workers.catalogue_rows import ModelRows
+from workers.folders.reading import read_model
 from workers.importing import ImportReport, import_models
-from workers.types import Capability
-from workers.weights import read_weights
+from workers.types import Capability, Distribute
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ class Install:
 
     def take(self, document: object, *, trusted: bool = True, dry_run: bool = False) -> ImportReport:
         content = document if isinstance(document, bytes) else json.dumps(document)
-        return import_models(content, self.rows, read_weights, trusted=trusted, dry_run=dry_run)
+        return import_models(content, self.rows, read_model, trusted=trusted, dry_run=dry_run)
 
     def catalogue(self) -> Catalogue:
         return Catalogue.load(self.settings, self.database, ())
@@ -110,6 +111,59 @@ def far(name: str, **fields: Any) -> dict[str, Any]:
     return {"text_models": [{"name": name, "service_url": "http://x", **fields}]}
 
 
+def test_models_that_are_folders(install: Install, tmp_path: Path) -> None:
+    pipeline, voice = write_pipeline(tmp_path / "sd15"), write_voice(tmp_path / "ann")
+    report = install.take(
+        {
+            "image_models": [{"path": str(pipeline)}, {"name": "far", "service_url": "http://x"}],
+            "tts_models": [{"name": "ann", "path": str(voice)}],
+            "video_models": [{"id": "Wan-AI/Wan2.2-T2V-A14B-Diffusers"}],
+        }
+    )
+    assert report.added == ("sd15", "ann")
+    catalogue = install.catalogue()
+    assert (catalogue.get("sd15").path, catalogue.get("sd15").capabilities) == (pipeline, (Capability.IMAGES,))
+    assert catalogue.get("ann").path == voice.parent
+    assert "served here" in reasons(report)["far", None]
+    assert "coderai models add Wan-AI/" in reasons(report)["Wan-AI/Wan2.2-T2V-A14B-Diffusers", None]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ({"enabled": False}, {"enabled": False}),
+        ({"nodes": "", "max_parts": None}, {}),
+        ({"nodes": "cuda0, gpu-box"}, {"nodes": ("cuda0", "gpu-box")}),
+        ({"nodes": ["cuda0"], "max_parts": 3, "min_items": 8, "chunk_seconds": 20},
+         {"nodes": ("cuda0",), "max_parts": 3, "min_items": 8, "chunk_seconds": 20.0}),
+    ],
+)  # fmt: skip
+def test_how_requests_are_spread(
+    install: Install, tmp_path: Path, given: dict[str, Any], taken: dict[str, Any]
+) -> None:
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    report = install.take({"gguf_models": [{"path": str(path), "distribute": given}]})
+    assert report.not_taken == ()
+    assert install.catalogue().get("tiny").distribute == Distribute(**taken)
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        (True, "distribute"),
+        ({"max_parts": 0}, "distribute.max_parts"),
+        ({"chunk_seconds": "hush"}, "distribute.chunk_seconds"),
+        ({"weird": 1, "max_parts": 2}, "distribute.weird"),
+    ],
+)
+def test_what_of_the_spreading_is_not_taken(install: Install, tmp_path: Path, given: object, key: str) -> None:
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    report = install.take({"gguf_models": [{"path": str(path), "distribute": given}]})
+    assert report.added == ("tiny",)
+    assert list(reasons(report)) == [(str(path), key)]
+    assert "hush" not in report.model_dump_json()
+
+
 def test_doing_it_twice_adds_nothing(install: Install) -> None:
     assert install.take(far("far", alias="f")).added == ("far",)
     before = install.catalogue()
@@ -121,13 +175,13 @@ def test_doing_it_twice_adds_nothing(install: Install) -> None:
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(install: Install) -> None:
-    document = {**far("far", argv=["x"]), "image_models": ["sd\x1bxl\n"]}
+    document = {**far("far", argv=["x"]), "vision_models": ["sd\x1bxl\n"]}
     planned = install.take(document, dry_run=True)
     assert install.catalogue().find("far") is None
     assert install.take(document) == planned
     assert planned.lines() == (
         "added: far",
-        "not taken: image_models, sd?xl?: models of this kind (image_models) are not served by this version",
+        "not taken: vision_models, sd?xl?: models of this kind (vision_models) are not served by this version",
         "not taken: text_models, far, argv: it names a program or its surroundings: only the machine's own "
         "coderai.toml may",
     )

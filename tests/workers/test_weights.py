@@ -158,7 +158,10 @@ def test_a_split_model_with_a_bad_part_is_refused(tmp_path: Path) -> None:
         (b"PK\x03\x04" + bytes(60), "can run code"),
         (b"\x80\x02}q\x00.", "pickle"),
         (b"\x80\x05\x95" + bytes(60), "pickle"),
-        (struct.pack("<Q", 20) + b'{"a":{"dtype":"F32"}}' + bytes(9), "is safetensors; the base install serves GGUF"),
+        (
+            struct.pack("<Q", 20) + b'{"a":{"dtype":"F32"}}' + bytes(9),
+            "is safetensors; name the folder that it lies in",
+        ),
         (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
         (b"<!DOCTYPE html>", "web page"),
         (b"tjgg" + bytes(60), "before GGUF"),

@@ -12,12 +12,15 @@ from aiohttp.test_utils import TestServer
 from api.cli.adding import _file_name, add_downloaded, is_remote
 from infra.database import Database, open_database
 from infra.downloads import WrongFile
-from infra.errors import InvalidRequest, NotFound
+from infra.errors import InvalidRequest, ModelNotFound, NotFound
+from infra.hub_folder import NOTE
 from infra.migrate import migrate
 from infra.settings import Settings, load_settings
+from tests.hub import Hub, running_hub
+from tests.model_folders import BERT, write_encoder, write_pipeline, write_sentence_model
 from tests.tiny_gguf import write_tiny_llama
 from workers.catalogue_rows import ModelRows
-from workers.types import ModelEntry
+from workers.types import Capability, ModelEntry, ModelFormat
 
 pytestmark = pytest.mark.enable_socket
 
@@ -139,6 +142,57 @@ async def test_a_hub_s_model_is_called_after_its_repository_and_fetched_once(
     ModelRows(hub, database).remove("tiny-GGUF")
     await add(hub, database, "own/tiny-GGUF")
     assert len(far.asked) == 1
+
+
+def of_folder(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def at(hub: Hub, settings: Settings) -> Settings:
+    return settings.model_copy(update={"models": settings.models.model_copy(update={"hub_url": hub.url})})
+
+
+async def test_a_hub_s_folder_has_what_is_loaded_and_nothing_twice(
+    settings: Settings, database: Database, tmp_path: Path
+) -> None:
+    needed = of_folder(write_sentence_model(tmp_path / "far", dense=7))
+    more = {"README.md": b"x", "pytorch_model.bin": b"PK", "onnx/model.onnx": b"x", "train_script.py": b"x"}
+    async with running_hub(needed | more) as hub:
+        entry = await add(at(hub, settings), database, "own/repo")
+        folder = settings.at("models", "own", "repo")
+        assert (entry.name, entry.path, entry.format) == ("repo", folder, ModelFormat.SENTENCE_TRANSFORMERS)
+        assert (entry.embedding_dimensions, entry.max_instances) == (7, 2)
+        found = of_folder(folder)
+        del found[NOTE]
+        assert found == needed
+        asked = len(hub.asked)
+        ModelRows(settings, database).remove("repo")
+        await add(at(hub, settings), database, "own/repo")
+        assert hub.fetched()[asked:] == ["modules.json"]  # which says what belongs to it
+
+
+async def test_a_variant_has_a_folder_of_its_own(settings: Settings, database: Database, tmp_path: Path) -> None:
+    files = of_folder(write_pipeline(tmp_path / "far"))
+    halves = {name.replace(".safetensors", ".fp16.safetensors"): data for name, data in files.items() if "safe" in name}
+    async with running_hub(files | halves) as hub:
+        entry = await add(at(hub, settings), database, "own/repo:fp16")
+        assert entry.path == settings.at("models", "own", "repo--fp16")
+        assert (entry.name, entry.capabilities) == ("repo", (Capability.IMAGES,))
+        assert set(of_folder(entry.path)) == {*files, NOTE}
+        assert "unet/diffusion_pytorch_model.fp16.safetensors" in hub.fetched()
+
+
+async def test_a_hub_s_model_that_wants_code_is_refused_before_its_weights_come(
+    settings: Settings, database: Database, tmp_path: Path
+) -> None:
+    files = of_folder(write_encoder(tmp_path / "far", {**BERT, "auto_map": {"AutoModel": "modeling.Mine"}}))
+    async with running_hub(files) as hub:
+        with pytest.raises(InvalidRequest, match="never run"):
+            await add(at(hub, settings), database, "own/repo")
+        assert "model.safetensors" not in hub.fetched()
+    assert not settings.at("models", "own", "repo").exists()
+    with pytest.raises(ModelNotFound):
+        ModelRows(settings, database).remove("repo")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from api.cli.main import app
 from infra.errors import CoderAIError, Conflict, InvalidRequest, ModelNotFound
 from tests.api.cli.conftest import Run, beside, owner_of
 from tests.api.conftest import StartFront
+from tests.model_folders import write_sentence_model
 from tests.tiny_gguf import write_tiny_llama
+from workers.extras import LIBRARIES
+from workers.types import ModelFormat
 
 
 @pytest.fixture
@@ -31,6 +36,42 @@ def test_local_weights(run: Run, weights: Path) -> None:
     assert weights.exists()
     with pytest.raises(ModelNotFound):
         run("models", "show", "tiny-llama")
+
+
+def test_a_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_sentence_model(tmp_path / "all-MiniLM-L6-v2.1")
+    monkeypatch.chdir(folder)
+    assert run("models", "add", ".") == "added all-MiniLM-L6-v2.1 (embeddings)\n"
+    shown = json.loads(run("models", "show", "all-MiniLM-L6-v2.1"))
+    assert (shown["format"], shown["embedding_dimensions"], shown["context_tokens"]) == (
+        "sentence-transformers",
+        16,
+        32,
+    )
+    assert shown["path"] == str(folder)
+
+
+def test_a_missing_extra_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIBRARIES, ModelFormat.SENTENCE_TRANSFORMERS, ("not_installed_anywhere",))
+    words = ["models", "add", str(write_sentence_model(tmp_path / "bert"))]
+    result = CliRunner().invoke(app, words)
+    assert result.stdout == "added bert (embeddings)\n"
+    assert result.stderr == (
+        "it cannot be loaded yet: not_installed_anywhere not installed, pip install 'coderai[torch]'\n"
+    )
+
+
+def test_how_requests_are_spread(run: Run, weights: Path) -> None:
+    options = ["--nodes", "cuda0", "--nodes", "cpu", "--max-parts", "4", "--min-items", "8", "--chunk-seconds", "20"]
+    run("models", "add", str(weights), "--name", "spread", *options, "--hedge")
+    assert json.loads(run("models", "show", "spread"))["distribute"] == {
+        "enabled": True, "nodes": ["cuda0", "cpu"], "max_parts": 4, "min_items": 8, "chunk_seconds": 20.0,
+        "hedge": True,
+    }  # fmt: skip
+    run("models", "add", str(weights), "--name", "whole", "--no-distribute")
+    assert json.loads(run("models", "show", "whole"))["distribute"]["enabled"] is False
+    with pytest.raises(InvalidRequest, match=r"distribute\.chunk_seconds"):
+        run("models", "add", str(weights), "--name", "wrong", "--chunk-seconds", "1")
 
 
 def test_a_relative_path_is_kept_as_an_absolute_one(run: Run, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +97,7 @@ def test_a_far_service_without_more_does_chat(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("missing.gguf",), "there is no file 'missing.gguf'"),
+        (("missing.gguf",), "there is no file or folder 'missing.gguf'"),
         (("far", "--service-url", "ftp://box"), "service_url"),
         (("far", "--service-url", "http://ann:pw@box"), "api_key"),
         (("far", "--service-url", "http://box", "--capability", "dance"), "capabilities"),
