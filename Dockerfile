@@ -15,7 +15,9 @@ COPY workers workers
 COPY infra infra
 RUN pip install --no-cache-dir -c constraints.txt -e '.[postgres]'
 
+# piper is under the GPL: it has an environment of its own, in this user's cache folder.
 USER coderai
+RUN coderai engines install piper
 ENV CODERAI_HOME=/data CODERAI_SERVER__HOST=0.0.0.0 PYTHONUNBUFFERED=1
 VOLUME /data
 EXPOSE 8776

@@ -1,4 +1,4 @@
-"""`coderai engines`: the processes that serve models, and building one for a GPU."""
+"""`coderai engines`: the processes that serve models, building one for a GPU, installing one."""
 
 import asyncio
 from pathlib import Path
@@ -14,13 +14,17 @@ from infra.settings import cache_root, load_settings
 from workers.engine.build import Progress as BuildProgress
 from workers.engine.build import Report, find_toolchain
 from workers.engine.build import build as build_program
+from workers.engine.piper.install import Stage, piper_folder
+from workers.engine.piper.install import install as install_environment
 from workers.engine.recipe import llama_recipe
 
-app = typer.Typer(help="See the engines; build llama.cpp for a GPU or for RPC.", no_args_is_help=True)
+app = typer.Typer(help="See the engines; build llama.cpp for a GPU or for RPC; install piper.", no_args_is_help=True)
 
 
 build = typer.Typer(help="Build an engine's program for this machine.", no_args_is_help=True)
 app.add_typer(build, name="build")
+install = typer.Typer(help="Install an engine that has an environment of its own.", no_args_is_help=True)
+app.add_typer(install, name="install")
 
 
 @build.command("llama")
@@ -46,6 +50,24 @@ def build_llama(
 async def _build(report: Report, jobs: int | None) -> Path:
     tools = await find_toolchain()
     return await build_program(llama_recipe(tools), cache_root() / "llama", report, tools=tools, jobs=jobs)
+
+
+@install.command("piper")
+def install_piper() -> None:
+    """Install piper, which speaks (`/v1/audio/speech`): about 230 MB, pinned by version and sha256.
+
+    It is under the GPL, and so kept apart: in the cache folder, run as a process of its own. `make serve` does this.
+    """
+    console = Console(stderr=True)
+    with console.status("piper") as status:
+
+        def report(stage: Stage) -> None:
+            status.update(
+                f"piper: {stage}" if stage != "wait" else "piper: another process installs it; waiting for it"
+            )
+
+        install_environment(report)
+    typer.echo(piper_folder())
 
 
 @app.command("list")

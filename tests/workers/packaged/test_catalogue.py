@@ -34,6 +34,7 @@ def test_the_models_and_their_aliases(tmp_path: Path) -> None:
     entries = {entry.name: entry for entry in packaged_entries(tmp_path, find=everything)}
     assert {name: entry.aliases for name, entry in entries.items()} == {
         "smollm2-135m-instruct": ("smollm2",),
+        "piper-en-us-joe": ("tts-1",),
         "all-minilm-l6-v2": ("minilm",),
         "whisper-base": ("whisper-1",),
         "qwen2.5-coder-0.5b-instruct": ("qwen2.5-coder",),

@@ -170,7 +170,7 @@ async def test_a_failed_conversion_says_why(packages: FakePackages, home: Path) 
 
 @pytest.mark.slow
 async def test_the_installed_models_become_ready(home: Path) -> None:
-    prepared = (ModelFormat.GGUF, ModelFormat.WHISPER)
+    prepared = (ModelFormat.GGUF, ModelFormat.PIPER, ModelFormat.WHISPER)
     entries = [entry for entry in packaged_entries(home) if entry.format in prepared]
     if not entries:
         pytest.skip("no packaged model is installed (packaged-models.txt)")

@@ -1,0 +1,1 @@
+"""piper: its environment, its process, the program in it."""
