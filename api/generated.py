@@ -1,16 +1,19 @@
 """Files that models have made: kept in the file store for some hours, fetched by an address with a signature."""
 
 import hmac
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
 from itsdangerous import Signer
+from sqlmodel import col, select
 
 from api.admin.sessions import signing_key
 from infra.clock import Clock, wall
 from infra.errors import Forbidden
 from infra.file_names import new_generated_name
 from infra.file_rows import GENERATED, Files, NewFile
+from infra.tables import FileRow
 from infra.types import FileId, KeyName
 
 FOLDER = "/v1/files/"
@@ -41,6 +44,22 @@ class GeneratedFiles:
         finally:
             incoming.discard()
         return name
+
+    def again(self, key: KeyName, ref: str) -> FileId | None:
+        """The name of a file of the key that has this content, and lasts longer than an address; None if there is none.
+
+        Blocks: call it in a thread.
+        """
+        until = self._files.now() + timedelta(minutes=self._files.settings.url_minutes)
+        query = select(FileRow.id).where(
+            FileRow.key_name == key,
+            FileRow.ref == ref,
+            FileRow.purpose == GENERATED,
+            col(FileRow.expires_at) > until,
+        )
+        with self._files.reading() as session:
+            found = session.exec(query.limit(1)).first()
+        return None if found is None else FileId(found)
 
     def signed_url(self, name: FileId, origin: str = "") -> str:
         """The file's address, good for `files.url_minutes`. `origin` is where the client reached us (`http://host`);

@@ -9,7 +9,7 @@ from api.generated import GeneratedFiles
 from infra.database import Database
 from infra.errors import Forbidden
 from infra.file_rows import GENERATED, Files
-from infra.types import FileId
+from infra.types import FileId, KeyName
 from tests.infra.test_file_rows import ME, Clock, clock, database, files
 
 __all__ = ["clock", "database", "files"]
@@ -69,3 +69,13 @@ def test_another_install_s_address_opens_nothing(generated: GeneratedFiles, file
     url = generated.signed_url(FileId("image-1.png"))
     with pytest.raises(Forbidden):
         GeneratedFiles(files, tmp_path / "other").require_signature(*parts(url))
+
+
+def test_what_a_key_has_already_is_found_while_it_lasts(generated: GeneratedFiles, files: Files, clock: Clock) -> None:
+    name = generated.keep(ME, b"png", "image", "png", "image/png")
+    ref = files.get(name, ME).ref
+    assert generated.again(ME, ref) == name
+    assert generated.again(KeyName("other"), ref) is None
+    assert generated.again(ME, f"sha256:{0:064x}") is None
+    clock.now_s += files.settings.generated_hours * 3600 - files.settings.url_minutes * 60
+    assert generated.again(ME, ref) is None  # an address of it would outlast it

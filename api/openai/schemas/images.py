@@ -1,0 +1,244 @@
+"""`POST /v1/images/generations` and `/v1/images/edits`: what a client may send, and the request that both become.
+
+OpenAI's `background`, `quality`, `style`, `moderation` and `input_fidelity` are taken where they ask for nothing that
+would have to be done: these models know none of them.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired
+
+import orjson
+from pydantic import Field, StringConstraints, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
+from infra.errors import InvalidRequest
+from infra.types import Json
+from workers.engine.drawing import MAX_GUIDANCE, MAX_LORAS, MAX_PIXELS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
+
+MAX_IMAGES: Final = 10
+"""OpenAI's own."""
+MAX_PROMPT_CHARS: Final = 32_000
+"""OpenAI's own for its latest models; a pipeline reads as much of it as its text encoder takes."""
+
+_Prompt = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_CHARS)]
+_Guidance = Annotated[float, Field(ge=0, le=MAX_GUIDANCE, allow_inf_nan=False)]
+_Data = Annotated[str, StringConstraints(min_length=1)]
+_Ref = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+_Size = Annotated[str, StringConstraints(max_length=20)]
+
+
+@with_config(STRICT)
+class GivenImage(TypedDict):
+    """An image in JSON: `data` in base64 or as a data URL, or the `url` of something on the public internet."""
+
+    data: NotRequired[_Data]
+    url: NotRequired[_Data]
+    filename: NotRequired[str]
+
+
+@with_config(STRICT)
+class LoraChoice(TypedDict):
+    """A LoRA adapter: its `id` (`name:…` or `sha256:…`), its file in base64, a URL, or a path; how much of it, and what
+    errors are to call it."""
+
+    id: NotRequired[str]
+    file: NotRequired[str]
+    data: NotRequired[str]
+    url: NotRequired[str]
+    model: NotRequired[str]
+    path: NotRequired[str]
+    name: NotRequired[str]
+    weight: NotRequired[Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)] | None]
+
+
+class _Common(TypedDict):
+    prompt: _Prompt
+    model: NotRequired[ModelField | None]
+    n: NotRequired[Annotated[int, Field(ge=1, le=MAX_IMAGES)] | None]
+    size: NotRequired[_Size | None]
+    """`WIDTHxHEIGHT`, or `auto`: what the model was made for; of an edit that of its image."""
+    response_format: NotRequired[Literal["url", "b64_json"] | None]
+    output_format: NotRequired[Literal["png", "jpeg", "webp"] | None]
+    output_compression: NotRequired[Annotated[int, Field(ge=0, le=100)] | None]
+    """Quality of JPEG and WebP."""
+    user: NotRequired[User | None]
+
+    seed: NotRequired[Annotated[int, Field(ge=0, le=MAX_SEED)] | None]
+    """Image i has the seed + i. Without one it is drawn by lot, and told in the answer."""
+    steps: NotRequired[Annotated[int, Field(ge=1, le=MAX_STEPS)] | None]
+    guidance_scale: NotRequired[_Guidance | None]
+    true_cfg_scale: NotRequired[_Guidance | None]
+    """For models that have the guidance in them, such as Flux: how strongly `negative_prompt` is heeded."""
+    negative_prompt: NotRequired[Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)] | None]
+
+
+class _OpenAi(TypedDict):
+    """Fields of OpenAI's that have no effect here."""
+
+    background: NotRequired[Literal["auto", "opaque"] | None]
+    quality: NotRequired[Literal["auto", "standard", "hd", "low", "medium", "high"] | None]
+    style: NotRequired[Literal["vivid", "natural"] | None]
+    moderation: NotRequired[Literal["auto", "low"] | None]
+    input_fidelity: NotRequired[Literal["high", "low"] | None]
+    partial_images: NotRequired[Annotated[int, Field(ge=0, le=0)] | None]
+    stream: NotRequired[Literal[False] | None]
+
+
+@with_config(STRICT)
+class ImagesBody(_Common, _OpenAi):
+    """The body of `/v1/images/generations`."""
+
+    loras: NotRequired[Annotated[list[LoraChoice | _Data], Field(max_length=MAX_LORAS)] | None]
+
+
+@with_config(STRICT)
+class ImageEditBody(_Common, _OpenAi):
+    """The body of `/v1/images/edits`; as a form it has the image in the part `image`, a mask in `mask`."""
+
+    image: GivenImage | _Data
+    mask: NotRequired[GivenImage | _Data | None]
+    strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
+    """How far the result may go from the image; 1 is all the way."""
+    loras: NotRequired[Annotated[list[LoraChoice | _Data], Field(max_length=MAX_LORAS)] | None]
+
+
+class _Kept(TypedDict):
+    blob: _Ref
+
+
+@with_config(STRICT)
+class _KeptLora(TypedDict):
+    blob: _Ref
+    weight: float
+    name: str
+
+
+@with_config(STRICT)
+class _Normal(_Common):
+    task: NotRequired[Literal["generate", "edit"]]
+    image: NotRequired[_Kept]
+    mask: NotRequired[_Kept]
+    strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
+    loras: NotRequired[Annotated[list[_KeptLora], Field(max_length=MAX_LORAS)]]
+
+
+SHAPES: Final[dict[bool, TypeAdapter[Any]]] = {False: TypeAdapter(ImagesBody), True: TypeAdapter(ImageEditBody)}
+"""By whether it is an edit."""
+_KNOWN: Final = {
+    False: frozenset(ImagesBody.__annotations__) | _OpenAi.__annotations__.keys() | _Common.__annotations__.keys(),
+    True: frozenset(ImageEditBody.__annotations__) | _OpenAi.__annotations__.keys() | _Common.__annotations__.keys(),
+}
+_NORMAL: Final = TypeAdapter(_Normal)
+_NORMAL_KNOWN: Final = frozenset(_Normal.__annotations__) | _Common.__annotations__.keys()
+_UNUSED: Final = frozenset(_OpenAi.__annotations__)
+_WHOLE: Final = ("n", "output_compression", "seed", "steps", "partial_images")
+_REAL: Final = ("guidance_scale", "true_cfg_scale", "strength")
+
+
+def check_fields(body: Body, *, edit: bool) -> None:
+    """Check what a client sent; of an edit its image in whatever form.
+
+    Raises:
+        InvalidRequest: with `param` and one sentence.
+    """
+    check_known(body, _KNOWN[edit])
+    if body.get("stream"):
+        raise InvalidRequest("images come whole: leave out 'stream'", param="stream")
+    if body.get("background") == "transparent":
+        raise InvalidRequest("these models draw no transparent background: leave out 'background'", param="background")
+    if edit and not body.get("image"):
+        raise InvalidRequest("send the image that is to be edited as 'image'", param="image", code="no_image")
+    validate(SHAPES[edit], body)
+    size_of(body)
+    _check_seeds(body)
+
+
+def form_values(fields: Mapping[str, str]) -> Body:
+    """A form's fields, which are all texts, with the values that they mean. Empty ones are not there.
+
+    Raises:
+        InvalidRequest: a text means nothing.
+    """
+    return {name: _value(name, text) for name, text in fields.items() if text}
+
+
+def normal(body: Body) -> Body:
+    """The request that a planner takes: `flows.images.plan_images`. It is what is recorded and planned again; a preview
+    may leave out all but the prompt.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    body = {name: value for name, value in body.items() if name not in _UNUSED}
+    check_known(body, _NORMAL_KNOWN)
+    validate(_NORMAL, body)
+    _check_seeds(body)
+    task = body.get("task") or ("edit" if "image" in body else "generate")
+    if (task == "edit") != ("image" in body):
+        raise InvalidRequest("an edit has an image, and nothing else has", param="image")
+    width, height = size_of(body) or (None, None)
+    kept = {name: value for name, value in body.items() if name not in ("model", "size", "user", "output_compression")}
+    quality = body.get("output_compression")
+    return {
+        **kept,
+        "task": task,
+        "n": body.get("n") or 1,
+        "seed": body.get("seed") or 0,
+        "width": width,
+        "height": height,
+        "loras": body.get("loras") or [],
+        "response_format": body.get("response_format") or "url",
+        "output_format": body.get("output_format") or "png",
+        "quality": 100 if quality is None else quality,
+    }
+
+
+def size_of(body: Body) -> tuple[int, int] | None:
+    """Width and height in pixels; None where the model decides.
+
+    Raises:
+        InvalidRequest: it is no size, or one that is not drawn.
+    """
+    text = body.get("size")
+    if text is None or text == "auto":
+        return None
+    width, cross, height = str(text).partition("x")
+    if not cross or not all(side.isascii() and side.isdecimal() and len(side) <= 5 for side in (width, height)):
+        raise InvalidRequest(f"size is WIDTHxHEIGHT in pixels, such as 1024x1024, or auto, not {text!r}", param="size")
+    sides = int(width), int(height)
+    least, most = SIDE_RANGE
+    if not all(least <= side <= most and side % MULTIPLE == 0 for side in sides) or sides[0] * sides[1] > MAX_PIXELS:
+        raise InvalidRequest(
+            f"the sides of an image are multiples of {MULTIPLE} from {least} to {most} pixels, and it has at most "
+            f"{MAX_PIXELS} pixels, not {text}",
+            param="size",
+        )
+    return sides
+
+
+def _check_seeds(body: Body) -> None:
+    seed, count = body.get("seed") or 0, body.get("n") or 1
+    assert isinstance(seed, int)
+    assert isinstance(count, int)
+    if seed + count - 1 > MAX_SEED:
+        raise InvalidRequest(f"the last image's seed, seed + n - 1, is at most {MAX_SEED}", param="seed")
+
+
+def _value(name: str, text: str) -> Json:
+    if name in _WHOLE and text.lstrip("-").isdecimal():
+        return int(text)
+    if name in _REAL:
+        try:
+            return float(text)
+        except ValueError as error:
+            raise InvalidRequest(f"'{name}' must be a number", param=name) from error
+    if name == "stream":
+        return text.lower() not in ("false", "0")
+    if name == "loras":
+        try:
+            found: Json = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise InvalidRequest("in a form, 'loras' is a list in JSON", param="loras") from error
+        return found
+    return text
