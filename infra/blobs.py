@@ -99,6 +99,17 @@ class Blobs:
         except OSError as error:
             raise NotFound(f"blob {ref} is not kept (any more): {error.strerror}") from error
 
+    def find(self, ref: str) -> Path:
+        """The file of the content, for a program that reads it by itself; not compared with its name.
+
+        Raises:
+            NotFound: no reference, or not kept any more.
+        """
+        path = self._path(ref)
+        if not path.is_file():
+            raise NotFound(f"blob {ref} is not kept (any more)")
+        return path
+
     def prune(self, older_than_s: float, max_bytes: int | None = None) -> int:
         """Delete what was last put more than `older_than_s` seconds ago, then the oldest until the rest takes no more
         than `max_bytes`; returns how many went."""

@@ -120,3 +120,11 @@ def test_a_full_disk_leaves_nothing_behind(small_disk: Path) -> None:
         blobs.put(os.urandom(2 << 20))
     assert blobs.get(kept) == b"kept"
     assert [path for path in small_disk.rglob("*") if path.is_file()] == [file_of(small_disk, kept)]
+
+
+def test_a_program_gets_the_file_itself(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    assert blobs.find(blobs.put(b"adapter")).read_bytes() == b"adapter"
+    for ref in ("sha256:" + "0" * 64, "sha256:../../etc/passwd"):
+        with pytest.raises(NotFound):
+            blobs.find(ref)
