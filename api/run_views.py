@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from flows.progress import RunProgress
 from infra.prefect_shapes import FlowRun, LogLine, StateType, TaskRun
 from infra.records import RunRecord, StepRecord
 from infra.types import Frozen, Json, ModelName, RunId
@@ -91,6 +92,7 @@ class RunView(Frozen):
 class RunDetail(RunView):
     """One run with all that is known of it."""
 
+    progress: RunProgress | None = Field(None, description="How far it is, while an engine works on it that tells.")
     steps: tuple[StepView, ...] = ()
     report: str | None = Field(None, description="Placements with their reasons, as Markdown.")
     answer: Json = Field(None, description="The kept answer, where it is JSON.")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from api.cli.local import table
+from flows.progress import RunProgress, in_words
 
 SHORT_CHARS = 8
 """Characters of an id that are shown in a table: enough to name the run by."""
@@ -69,6 +70,8 @@ def _facts(run: Run, url: str) -> Iterator[tuple[str, str | Text]]:
         yield "ended", f"{_moment(run['ended_at'])}, after {_seconds(run['duration_s'])} s"
     if run["run_count"] > 1:
         yield "executed", f"{run['run_count']} times"
+    if run.get("progress"):
+        yield "progress", progress_line(run["progress"])
     if run["usage"]:
         usage = run["usage"]
         counts = f"{usage['prompt_tokens']} prompt ({usage['cached_tokens']} cached)"
@@ -78,6 +81,11 @@ def _facts(run: Run, url: str) -> Iterator[tuple[str, str | Text]]:
     if run["answer_url"]:
         yield "answer", url + run["answer_url"]
     yield "page", url + run["flow_url"]
+
+
+def progress_line(progress: Run) -> str:
+    """How far a run is, in one line."""
+    return in_words(RunProgress.model_validate(progress))
 
 
 def _steps(steps: list[Run]) -> Table:

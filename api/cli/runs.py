@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from api.cli.local import call_front, fetch, front_url
-from api.cli.run_display import Run, run_details, runs_table
+from api.cli.run_display import Run, progress_line, run_details, runs_table
 from infra.errors import CoderAIError, InvalidRequest
 from infra.settings import Settings, load_settings
 
@@ -215,7 +215,9 @@ def _patiently(look: Callable[[], list[Run]]) -> list[Run]:
 
 def _say_changes(runs: list[Run], seen: dict[str, str], as_json: bool) -> None:
     for run in reversed(runs):
-        if seen.get(run["id"]) != run["status"]:
-            seen[run["id"]] = run["status"]
-            words = f"{run['id']} {run['status']} {run['flow']} {run['model'] or ''}"
+        words = f"{run['id']} {run['status']} {run['flow']} {run['model'] or ''}"
+        if run.get("progress"):
+            words += f" {progress_line(run['progress'])}"
+        if seen.get(run["id"]) != words:
+            seen[run["id"]] = words
             typer.echo(json.dumps(run) if as_json else words)

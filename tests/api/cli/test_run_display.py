@@ -106,3 +106,9 @@ def test_the_log() -> None:
 def test_nothing_steers_the_terminal() -> None:
     assert plain("a\x1b[2Jb\x9bc\r\x07\u202ed\ne").plain == "a [2Jb c   d\ne"
     assert plain(None).plain == ""
+
+
+def test_how_far_it_is() -> None:
+    progress = {"phase": "denoising", "current": 3, "total": 20, "pct": 15.0, "it_per_s": 0.5, "elapsed": 6.0}
+    text = rendered(run_details(RUN | {"status": "running", "ended_at": None, "progress": progress}, "http://x"))
+    assert "denoising: 3 of 20 (15 %), 0.50 it/s" in text
