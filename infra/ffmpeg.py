@@ -1,9 +1,9 @@
 """Audio of any common container as plain samples, through ffmpeg, which is trusted with nothing.
 
-The one module that runs ffmpeg. It reads what it is given and nothing else: a pipe (or, for containers whose index may
-stand at the end, an open file without a name), a demuxer that is chosen from the first bytes, so that a playlist or a
-script that names other files is never one, no protocol but that, and limits of time, memory and length. Blocks: call it
-in a thread.
+With `infra.recordings` the one module that runs ffmpeg. It reads what it is given and nothing else: a pipe (or, for
+containers whose index may stand at the end, an open file without a name), a demuxer that is chosen from the first
+bytes, so that a playlist or a script that names other files is never one, no protocol but that, and limits of time,
+memory and length. Blocks: call it in a thread.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ def _run(data: bytes, demuxer: str, most_seconds: float, time_limit_s: float) ->
         feeder = threading.Thread(target=_feed, args=(process.stdin, data), daemon=True)
         with process:
             try:
-                _limit(process.pid, time_limit_s)
+                bound(process.pid, time_limit_s)
                 timer.start()
                 feeder.start()
                 samples = _read(process.stdout, most_bytes)
@@ -144,7 +144,7 @@ def _read(pipe: IO[bytes] | None, most_bytes: int) -> bytearray:
     return samples
 
 
-def _limit(pid: int, time_limit_s: float) -> None:
+def bound(pid: int, time_limit_s: float) -> None:
     """Bound what the process may take, where the system can; a process that has ended already needs no bounds."""
     if sys.platform == "linux":
         with contextlib.suppress(ProcessLookupError):

@@ -1,5 +1,6 @@
 """Transcription: a recording goes to an engine as a form, and comes back as text with times."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -7,9 +8,11 @@ import orjson
 
 from infra.blobs import Blobs
 from infra.errors import EngineFailed, NotFound, PayloadGone
+from infra.types import Json
 from tasks.refusals import refusal
 from tasks.transcripts import write
 from tasks.types import TaskCall, TaskResult
+from workers.live import Engine
 from workers.transport import FilePart
 
 
@@ -23,24 +26,41 @@ async def transcribe(call: TaskCall) -> TaskResult:
         EngineFailed: the engine died, broke off or refused for reasons of its own.
         UpstreamRefused: the request is wrong, in the engine's eyes.
     """
-    file, fields, path, engine = call.inputs["file"], call.inputs["fields"], call.inputs["path"], call.leased()
+    file, fields = call.inputs["file"], call.inputs["fields"]
     assert isinstance(file, dict)
     assert isinstance(fields, list)
-    assert isinstance(path, str)
+    with open_recording(file, call.stores) as content:
+        answer = await ask(call, fields, sent(file, content))
+    duration_s = answer.get("duration")
+    return TaskResult(answer, units=duration_s if isinstance(duration_s, int | float) else 0.0)
+
+
+async def ask(call: TaskCall, fields: Sequence[Json], part: FilePart) -> dict[str, Json]:
+    """What the engine answers at `inputs["path"]` to a file and these fields.
+
+    Raises:
+        EngineFailed: the engine died, broke off or refused for reasons of its own, or answered no text.
+        UpstreamRefused: the request is wrong, in the engine's eyes.
+    """
+    path, engine = str(call.inputs["path"]), call.leased()
     pairs = [("model", engine.entry.served_model or engine.entry.name)]
     pairs += [(str(pair[0]), str(pair[1])) for pair in fields if isinstance(pair, list)]
-    with _open(str(file["blob"]), call.stores) as content:
-        part = FilePart("file", safe_name(str(file["name"])), str(file["media_type"]), content)
-        status, body = await call.transport.upload(engine, path, pairs, part)
+    status, body = await call.transport.upload(engine, path, pairs, part, mark=call.mark)
+    answer = answered(engine, path, status, body)
+    if not isinstance(answer.get("text"), str):
+        raise EngineFailed(f"{engine.id} did not answer with a text")
+    return answer
+
+
+def answered(engine: Engine, path: str, status: int, body: bytes) -> dict[str, Json]:
+    """The JSON object of an engine's answer; raises what `ask` does."""
     if status != 200:
         raise refusal(engine.id, path, status, body, ours=engine.local)
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise EngineFailed(f"{engine.id} did not answer in JSON") from error
-    if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
-        raise EngineFailed(f"{engine.id} did not answer with a text")
-    return TaskResult(answer)
+    return answer if isinstance(answer, dict) else {}
 
 
 async def write_transcript(call: TaskCall) -> TaskResult:
@@ -60,10 +80,20 @@ def safe_name(name: str) -> str:
     return kept[-100:] or "audio"
 
 
-def _open(ref: str, stores: tuple[Blobs, ...]) -> BinaryIO:
+def sent(file: Mapping[str, Json], content: BinaryIO) -> FilePart:
+    """A recording as an engine gets it."""
+    return FilePart("file", safe_name(str(file["name"])), str(file["media_type"]), content)
+
+
+def open_recording(file: Mapping[str, Json], stores: Sequence[Blobs]) -> BinaryIO:
+    """The recording itself.
+
+    Raises:
+        PayloadGone: it is not kept any more.
+    """
     for store in stores:
         try:
-            return store.open(ref)
+            return store.open(str(file["blob"]))
         except NotFound:
             continue
     raise PayloadGone("the recording of this request is not kept any more: send it anew")

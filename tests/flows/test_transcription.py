@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from flows.distribute import Cut, in_parts
 from flows.plan import Plan
-from flows.transcription import plan_transcription
-from infra.types import Json
+from flows.transcription import SPREAD_TRANSCRIPTION, count_seconds, plan_transcription
+from infra.types import EngineId, Json, PoolId
 from tests.fakes import make_entry
+from workers.sites import Site
 from workers.types import Capability, ModelFormat
 
 FILE: dict[str, Json] = {"blob": f"sha256:{'a' * 64}", "name": "a.wav", "media_type": "audio/wav", "bytes": 1}
@@ -53,3 +55,67 @@ def test_what_the_engine_is_asked(request_: dict[str, Json], entry: dict[str, An
 def test_a_translation_has_a_path_of_its_own() -> None:
     plan = plan_transcription(BASE | {"task": "translate"}, make_entry(capabilities=(Capability.STT,)))
     assert plan.steps[0].inputs["path"] == "/audio/translations"
+
+
+def spread(seconds: Json, *pools: str, **distribute: Any) -> Plan | None:
+    """The plan of a recording of so many seconds for these pools."""
+    sites = tuple(Site(PoolId(pool), EngineId(f"{pool}/m"), True) for pool in pools)
+    entry = make_entry(capabilities=(Capability.STT,), distribute=distribute)
+    request = BASE | {"file": {**FILE, "seconds": seconds}, "prompt": "CoderAI", "response_format": "srt"}
+    return in_parts(SPREAD_TRANSCRIPTION, request, entry, Cut(lambda _entry: sites))
+
+
+def test_a_long_recording_is_cut_and_merged() -> None:
+    plan = spread(100.2, "a", "b", chunk_seconds=20.0)
+    assert plan is not None
+    split, one, two, merge, write = plan.steps
+    file: Json = {**FILE, "seconds": 100.2}
+    assert (split.id, split.task) == ("split", "cut_recording")
+    assert split.inputs == {"sizes": [51, 50], "file": file, "language": None, "window_s": 20.0}
+    assert split.demand is not None
+    assert (split.demand.capability, split.demand.home) == (Capability.STT, None)
+    assert one.inputs == {
+        "number": 1,
+        "path": "/audio/transcriptions",
+        "file": file,
+        "fields": [
+            ["response_format", "verbose_json"],
+            ["prompt", "CoderAI"],
+            ["timestamp_granularities[]", "segment"],
+        ],
+    }
+    assert (one.refs, one.items, two.inputs["number"], two.items) == ({"split": "split"}, 51, 2, 50)
+    assert two.demand is not None
+    assert two.demand.home == "b"
+    assert (merge.id, merge.inputs) == ("merge", {"task": "transcribe"})
+    assert set(merge.refs) == {"split", "part-1", "part-2"}
+    assert write.refs == {"transcript": "merge"}
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pools", "distribute"),
+    [
+        (59.0, "ab", {}),
+        (None, "ab", {}),
+        (600.0, "a", {}),
+        (600.0, "ab", {"enabled": False}),
+        (600.0, "ab", {"min_items": 601}),
+        (100.0, "ab", {"chunk_seconds": 100.0}),
+    ],
+    ids=["short", "of unknown length", "one engine", "off", "short for the model", "one window"],
+)
+def test_what_is_not_cut(seconds: Json, pools: str, distribute: dict[str, Any]) -> None:
+    assert spread(seconds, *pools, **distribute) is None
+
+
+def test_no_more_parts_than_windows() -> None:
+    plan = spread(61.0, *"abcde")
+    assert plan is not None
+    assert [step.items for step in plan.steps if step.items] == [21, 20, 20]
+
+
+def test_the_whole_has_its_length_too() -> None:
+    request = BASE | {"file": {**FILE, "seconds": 10.4}}
+    plan = plan_transcription(request, make_entry(capabilities=(Capability.STT,)))
+    assert plan.steps[0].items == count_seconds(request) == 11

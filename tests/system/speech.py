@@ -2,7 +2,10 @@
 with the seconds in which each is spoken, and how far a transcript is from them."""
 
 import re
+import subprocess
 from pathlib import Path
+
+from infra.ffmpeg import ffmpeg
 
 RECORDING = Path(__file__).parents[1] / "data" / "ten-sentences.ogg"
 SENTENCES = (
@@ -19,6 +22,12 @@ SENTENCES = (
 )
 """From, until (seconds), and what is said."""
 TEXT = " ".join(sentence for _start, _end, sentence in SENTENCES)
+
+
+def recording(seconds: float) -> bytes:
+    """The recording, again and again for so many seconds, as mp3."""
+    argv = [str(ffmpeg()), "-loglevel", "error", "-stream_loop", "-1", "-i", str(RECORDING), "-t", str(seconds)]
+    return subprocess.run([*argv, "-f", "mp3", "pipe:1"], capture_output=True, check=True).stdout
 
 
 def words(text: str) -> list[str]:

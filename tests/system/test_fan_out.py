@@ -4,18 +4,19 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
 
+import httpx2
 import numpy as np
 import pytest
+from openai.types import CreateEmbeddingResponse
 
 from tests.system.conftest import MakeProduct
+from tests.system.engines import busy, engines_of, pids_of, two_cards
 from tests.system.product import EMBED, Product, eventually
 from workers.packaged.catalogue import PACKAGED, served_path
 
 WORDS = ["salt", "lamp", "letter", "river", "caravan", "winter", "copper", "garden", "window", "thunder"]
 TEXTS = [f"{WORDS[n % 10]} and {WORDS[n // 10 % 10]}, said traveller {n} of the {WORDS[n * 7 % 10]}" for n in range(96)]
-CARD = '[[cards.engine_specs]]\nname = "{name}"\nbackend = "cpu"\nmemory_mib = 4096\n'
 MODEL = (
     '[[model]]\nname = "{name}"\npath = "{path}"\ncapabilities = ["embeddings", "rerank"]\nrerank_method = "cosine"\n'
 )
@@ -23,23 +24,19 @@ MODEL = (
 
 @pytest.fixture(scope="module")
 def two(make_product: MakeProduct) -> Iterator[Product]:
-    """Two cards by hand. `spread` is on both, `single` on one."""
+    """Two cards by hand. `spread` and `hedged` are on both, `single` on one."""
     file = next(each for each in PACKAGED if each.name == EMBED)
     served = make_product(settings={"LLAMA__THREADS": "1"})
     path = served_path(file, served.home)
-    rows = "".join(CARD.format(name=name) for name in ("cpu-a", "cpu-b"))
-    rows += MODEL.format(name="spread", path=path) + "distribute = { min_items = 4 }\n"
+    rows = MODEL.format(name="spread", path=path) + "distribute = { min_items = 4 }\n"
+    rows += MODEL.format(name="hedged", path=path) + "distribute = { min_items = 4, hedge = true }\n"
     rows += MODEL.format(name="single", path=path) + "distribute = { enabled = false }\n"
-    served.home.joinpath("coderai.toml").write_text(rows)
-    served.start()
-    served.client().embeddings.create(model="spread", input=TEXTS)  # so many that it is loaded on both
-    assert len(engines_of(served, "spread")) == 2, served.log
+    two_cards(served, rows)
+    for model in ("spread", "hedged"):
+        served.client().embeddings.create(model=model, input=TEXTS)  # so many that it is loaded on both
+        assert len(engines_of(served, model)) == 2, served.log
     yield served
     assert served.stop() == 0
-
-
-def engines_of(served: Product, model: str) -> list[dict[str, Any]]:
-    return [each for each in served.get("/admin/api/engines")["engines"] if each["model"] == model]
 
 
 def vectors(served: Product, model: str, texts: list[str]) -> np.ndarray:
@@ -78,18 +75,13 @@ def test_the_command_line_shows_the_parts_before_and_the_run_after(two: Product)
 def test_an_engine_killed_in_the_middle(two: Product) -> None:
     """The answer is whole, in order, and equal to the undisturbed one."""
     undisturbed = vectors(two, "spread", TEXTS)
-    many = TEXTS * 12
-    pids = {
-        pool: next(
-            pid for pid, line in two.processes().items() if '"name":"spread"' in line and f'"pool":"{pool}"' in line
-        )
-        for pool in ("cpu-a", "cpu-b")
-    }
+    many = TEXTS * 4
+    pids = pids_of(two, "spread")
     got: list[np.ndarray] = []
     asking = threading.Thread(target=lambda: got.append(vectors(two, "spread", many)))
     asking.start()
     eventually(
-        lambda: all(engine["in_flight"] for engine in engines_of(two, "spread")),
+        lambda: busy(two, "spread") == {"cpu-a", "cpu-b"},
         20,
         what=lambda: str(engines_of(two, "spread")),
         pause_s=0.005,
@@ -97,9 +89,48 @@ def test_an_engine_killed_in_the_middle(two: Product) -> None:
     os.kill(pids["cpu-b"], signal.SIGKILL)
     asking.join(60)
     assert got, two.log
-    assert np.allclose(got[0], np.tile(undisturbed, (12, 1)), atol=1e-4)
+    assert np.allclose(got[0], np.tile(undisturbed, (4, 1)), atol=1e-4)
     eventually(
         lambda: [engine["state"] for engine in engines_of(two, "spread")] == ["ready", "ready"],
         20,
         what=lambda: str(engines_of(two, "spread")),
+    )
+
+
+def test_an_engine_that_stands_still_is_overtaken(two: Product) -> None:
+    """The other one gives the answer; the late try is cancelled, its slot is free, and it counts for nothing."""
+    many = TEXTS * 2
+    undisturbed = two.client().embeddings.create(model="hedged", input=many)
+    pids, before = pids_of(two, "hedged"), prompt_tokens(two, "hedged")
+    got: list[CreateEmbeddingResponse] = []
+    asking = threading.Thread(target=lambda: got.append(two.client().embeddings.create(model="hedged", input=many)))
+    asking.start()
+    eventually(
+        lambda: busy(two, "hedged") == {"cpu-a", "cpu-b"},
+        20,
+        what=lambda: str(engines_of(two, "hedged")),
+        pause_s=0.005,
+    )
+    os.kill(pids["cpu-b"], signal.SIGSTOP)
+    try:
+        asking.join(60)
+        assert got, two.log
+        eventually(lambda: not busy(two, "hedged"), 5, what=lambda: str(engines_of(two, "hedged")))
+    finally:
+        os.kill(pids["cpu-b"], signal.SIGCONT)
+    first, second = (np.array([item.embedding for item in answer.data]) for answer in (undisturbed, got[0]))
+    assert np.allclose(first, second, atol=1e-4)
+    assert got[0].usage == undisturbed.usage
+    assert prompt_tokens(two, "hedged") - before == undisturbed.usage.prompt_tokens
+    assert pids_of(two, "hedged") == pids
+    assert np.allclose(vectors(two, "hedged", many), first, atol=1e-4), "the one that stood still works again"
+
+
+def prompt_tokens(served: Product, model: str) -> float:
+    """What has been counted for the model."""
+    page = httpx2.get(f"{served.url}/metrics", headers=served.headers(), timeout=10).text
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in page.splitlines()
+        if line.startswith("coderai_tokens_total{") and f'model="{model}"' in line and 'direction="prompt"' in line
     )

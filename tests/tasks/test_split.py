@@ -28,6 +28,11 @@ async def test_parts_in_the_order_of_the_split(transport: Transport) -> None:
     assert [part["number"] for part in parts_of(TaskCall(inputs, transport))] == list(range(1, 12))
 
 
+async def test_a_split_that_tells_more(transport: Transport) -> None:
+    told: Json = {"ranges": [[0, 1]], "pieces": [None]}
+    assert parts_of(TaskCall({"split": told, "part-1": {"a": 1}}, transport)) == [{"a": 1}]
+
+
 async def test_a_part_without_a_result(transport: Transport) -> None:
     with pytest.raises(EngineFailed, match="part-1 of the request has no result"):
         parts_of(TaskCall({"split": [[0, 1]], "part-1": "text"}, transport))

@@ -69,9 +69,15 @@ async def far(tmp_path: Path) -> AsyncIterator[Far]:
 async def test_the_engine_gets_a_form_with_the_recording(far: Far) -> None:
     result = await transcribe(far.call())
     assert result.value == {"text": "hello"}
+    assert result.units == 0, "it did not say how long it is"
     assert far.forms == [
         [("model", "inner"), ("language", "en"), ("timestamp_granularities[]", "word"), ("file", ("a b.wav", SOUND))]
     ]
+
+
+async def test_what_is_used_is_the_recording_s_length(far: Far) -> None:
+    far.answer = b'{"text": "hello", "duration": 2.5}'
+    assert (await transcribe(far.call())).units == 2.5
 
 
 async def test_it_can_be_sent_again(far: Far) -> None:

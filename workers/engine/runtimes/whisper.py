@@ -1,8 +1,9 @@
-"""Whisper through faster-whisper (CTranslate2): `/audio/transcriptions` and `/audio/translations`.
+"""Whisper through faster-whisper (CTranslate2): `/audio/transcriptions`, `/audio/translations`, `/audio/windows`.
 
-Both answer OpenAI's verbose_json, whatever form is asked for: the forms are made by whoever joins the parts. Speech is
-found first (silero's detector, which faster-whisper brings), then read in windows that end in silences, so that nothing
-is made up where nobody speaks, and times are clamped to where somebody does.
+The first two answer OpenAI's verbose_json, whatever form is asked for: the forms are made by whoever joins the parts.
+Speech is found first (silero's detector, which faster-whisper brings), then read in windows that end in silences, so
+that nothing is made up where nobody speaks, and times are clamped to where somebody does. The third answers the windows
+alone, for whoever gives them to several engines.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from infra.errors import InvalidRequest, LoadFailed
 from infra.ffmpeg import RATE_HZ, decode
 from infra.types import Json
 from workers.engine.runtimes.protocol import Ask, Handler, Reply
-from workers.engine.runtimes.speech import Span, clamped, joined, windows
+from workers.engine.runtimes.speech import WINDOW_S, Span, clamped, joined, windows
 from workers.wire import EngineLaunch
 
 _BLOCK_S: Final = 300
@@ -30,6 +31,9 @@ _PAD_S: Final = 0.2
 _DETECTOR: Final = VadOptions(min_silence_duration_ms=250, speech_pad_ms=30, max_speech_duration_s=_LONGEST_SPEECH_S)
 _FALLBACKS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Temperatures that are tried one after the other when a reading repeats itself or is unlikely."""
+_LEAST_SHARE: Final = 0.6
+"""Of a window's length: it may end so early for the sake of a longer silence."""
+_ENGLISH: Final = "en"
 _FULL_SCALE: Final = 32768.0
 
 Samples = NDArray[np.float32]
@@ -74,22 +78,40 @@ class Whisper:
         return {
             "/audio/transcriptions": lambda ask: self._answer(ask, "transcribe"),
             "/audio/translations": lambda ask: self._answer(ask, "translate"),
+            "/audio/windows": self._windows,
         }
+
+    def _windows(self, ask: Ask) -> Reply:
+        """Where the form's one file can be cut, into windows of at most `window_s` seconds; its length and language."""
+        window_s, language = _number(ask, "window_s") or WINDOW_S, _text(ask, "language")
+        sound = _sound(ask)
+        found = windows(_speech(sound, ask), window_s, _LEAST_SHARE * window_s)
+        if found and not language:
+            language = self._language(_floats(sound[slice(*_reach(found[0]))]))
+        seconds = round(len(sound) / RATE_HZ, 3)
+        body = {
+            "duration": seconds,
+            "language": language,
+            "windows": [[round(edge_s, 3) for edge_s in window] for window in found],
+        }
+        return Reply(orjson.dumps(body))
+
+    def _language(self, sound: Samples) -> str:
+        """The language that is spoken."""
+        assert self._model is not None
+        return self._model.detect_language(sound)[0] if self._model.model.is_multilingual else _ENGLISH
 
     def _answer(self, ask: Ask, task: str) -> Reply:
         """The text of the form's one file, as verbose_json."""
         wanted = _wanted(ask, task)
-        files = [file for file in ask.files if file.part == "file"]
-        if len(files) != 1:
-            raise InvalidRequest("send one audio file, in the part 'file'", param="file")
-        samples = decode(files[0].data)
-        sound = np.frombuffer(samples, "<i2")
-        speech = _speech(sound, ask)
+        sound = _sound(ask)
+        speech, total_s = _speech(sound, ask), round(len(sound) / RATE_HZ)
         segments: list[dict[str, Json]] = []
         words: list[Json] = []
         language = wanted.language
         for window in windows(speech):
             ask.check()
+            ask.progress.tell("transcribing", round(window.start_s), total_s)
             found, language = self._read(sound, window, wanted, language)
             for segment in found:
                 ask.check()
@@ -110,8 +132,7 @@ class Whisper:
     ) -> tuple[Iterator[Segment], str]:
         """What is said in one window, and in which language; the first window settles that for all."""
         assert self._model is not None
-        first = max(0, int((window.start_s - _PAD_S) * RATE_HZ))
-        part = _floats(sound[first : int((window.end_s + _PAD_S) * RATE_HZ)])
+        part = _floats(sound[slice(*_reach(window))])
         try:
             segments, info = self._model.transcribe(
                 part,
@@ -128,11 +149,7 @@ class Whisper:
 
 
 def _wanted(ask: Ask, task: str) -> Wanted:
-    temperature = _text(ask, "temperature")
-    try:
-        chosen = float(temperature) if temperature else 0.0
-    except ValueError as error:
-        raise InvalidRequest("'temperature' must be a number", param="temperature") from error
+    chosen = _number(ask, "temperature")
     granularities = ask.body.get("timestamp_granularities[]")
     return Wanted(
         task=task,
@@ -143,10 +160,31 @@ def _wanted(ask: Ask, task: str) -> Wanted:
     )
 
 
+def _number(ask: Ask, name: str) -> float:
+    """A field's number; 0 without one."""
+    try:
+        return float(_text(ask, name) or 0.0)
+    except ValueError as error:
+        raise InvalidRequest(f"'{name}' must be a number", param=name) from error
+
+
 def _text(ask: Ask, name: str) -> str:
     """The value of a text field, the last one if there are several."""
     values = ask.body.get(name)
     return str(values[-1]) if isinstance(values, list) and values else ""
+
+
+def _sound(ask: Ask) -> NDArray[np.int16]:
+    """The samples of the form's one file."""
+    files = [file for file in ask.files if file.part == "file"]
+    if len(files) != 1:
+        raise InvalidRequest("send one audio file, in the part 'file'", param="file")
+    return np.frombuffer(decode(files[0].data), "<i2")
+
+
+def _reach(window: Span) -> tuple[int, int]:
+    """The samples that are read for a window."""
+    return max(0, int((window.start_s - _PAD_S) * RATE_HZ)), int((window.end_s + _PAD_S) * RATE_HZ)
 
 
 def _speech(sound: NDArray[np.int16], ask: Ask) -> list[Span]:

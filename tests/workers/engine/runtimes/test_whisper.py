@@ -1,12 +1,16 @@
 """What can be told of whisper without its weights; with them: `tests/system/test_transcription.py`."""
 
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from infra.errors import InvalidRequest, LoadFailed
+from infra.types import Json
 from tests.fakes import make_entry
 from tests.sounds import wav
+from tests.system.speech import RECORDING, SENTENCES
 from tests.workers.engine.launches import launch_of
 from workers.engine.runtimes.protocol import Abandoned, Ask, Upload
 from workers.engine.runtimes.whisper import Whisper, _wanted
@@ -22,8 +26,8 @@ def test_a_folder_without_weights_cannot_be_loaded(tmp_path: Path) -> None:
         Whisper().load(launch_of(entry))
 
 
-def test_its_two_paths() -> None:
-    assert set(Whisper().routes()) == {"/audio/transcriptions", "/audio/translations"}
+def test_its_paths() -> None:
+    assert set(Whisper().routes()) == {"/audio/transcriptions", "/audio/translations", "/audio/windows"}
 
 
 def test_a_form_s_fields() -> None:
@@ -36,12 +40,13 @@ def test_a_form_s_fields() -> None:
         _wanted(Ask({"temperature": ["hot"]}), "transcribe")
 
 
-def test_exactly_one_file() -> None:
-    transcribe = Whisper().routes()["/audio/transcriptions"]
+@pytest.mark.parametrize("path", ["/audio/transcriptions", "/audio/windows"])
+def test_exactly_one_file(path: str) -> None:
+    handler = Whisper().routes()[path]
     file = Upload("file", "a.wav", "audio/wav", wav(0.1))
     for files in ((), (file, file), (Upload("other", "a", "", b"x"),)):
         with pytest.raises(InvalidRequest, match="send one audio file"):
-            transcribe(Ask({}, files))
+            handler(Ask({}, files))
 
 
 def test_silence_needs_no_weights() -> None:
@@ -49,6 +54,32 @@ def test_silence_needs_no_weights() -> None:
     assert isinstance(reply.body, bytes)
     assert b'"text":""' in reply.body
     assert b'"duration":2.0' in reply.body
+
+
+def windows_of(data: bytes, **fields: str) -> Any:
+    body: dict[str, Json] = {name: [value] for name, value in fields.items()}
+    reply = Whisper().routes()["/audio/windows"](Ask(body, (Upload("file", "a", "", data),)))
+    assert isinstance(reply.body, bytes)
+    return orjson.loads(reply.body)
+
+
+def test_silence_has_no_windows() -> None:
+    assert windows_of(wav(2.0, hz=0)) == {"duration": 2.0, "language": "", "windows": []}
+
+
+def test_windows_of_speech_need_no_weights_where_the_language_is_named() -> None:
+    answer = windows_of(RECORDING.read_bytes(), language="en", window_s="10")
+    assert (answer["language"], round(answer["duration"])) == ("en", 37)
+    windows = answer["windows"]
+    assert len(windows) > 3
+    assert all(end_s - start_s <= 10 for start_s, end_s in windows)
+    edges = [edge_s for window in windows for edge_s in window]
+    assert edges == sorted(edges)
+    assert not any(start_s < edge_s < end_s - 0.3 for start_s, end_s, _said in SENTENCES for edge_s in edges[1:-1:2])
+    one = windows_of(RECORDING.read_bytes(), language="en")["windows"]
+    assert len(one) == 2
+    with pytest.raises(InvalidRequest, match="'window_s' must be a number"):
+        windows_of(wav(0.1), window_s="long")
 
 
 def test_a_client_that_has_left_ends_it() -> None:
