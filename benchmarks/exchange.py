@@ -38,6 +38,15 @@ def get(port: int, path: str, key: str, within_s: float = 30.0) -> Answer:
     return _exchange(port, "GET", path, None, _headers(None, key), within_s)
 
 
+def delete(port: int, path: str, key: str, within_s: float = 30.0) -> Answer:
+    """DELETE a path.
+
+    Raises:
+        OSError: nobody listens, or the answer did not come in time.
+    """
+    return _exchange(port, "DELETE", path, None, _headers(None, key), within_s)
+
+
 def stream(port: int, path: str, body: bytes, key: str, within_s: float = 120.0) -> Iterator[str]:
     """POST a JSON document and give the data of each server-sent event as it comes, up to `[DONE]`.
 

@@ -1,11 +1,10 @@
 """One request over several engines: what the split gains and what it costs: `python -m benchmarks.fanout`.
 
 First simulated engines of a fixed time an input, each a process with a port, behind a whole install; then two real
-engines with MiniLM, each held to a core of its own. Rounds alternate; medians are compared.
+engines that embed, read and speak, each held to a core of its own. Rounds alternate; medians are compared.
 """
 
 import argparse
-import os
 import statistics
 import sys
 import tempfile
@@ -14,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-import psutil
 
 from benchmarks import cpu
 from benchmarks.embedder import ITEM_S
 from benchmarks.exchange import post
+from benchmarks.fanout_engines import real
 from benchmarks.ours import Install
 from benchmarks.processes import ROOT, StartFailed
 from benchmarks.text import weights
@@ -128,51 +127,17 @@ def _cpu_row(install: Install, key: str) -> str:
     return f"\nThe front's CPU a part, all of the request included: {a_part_ms:.2f} ms (goal: ≤ 5 ms)"
 
 
-def real(scratch: Path, rounds: int, items: int) -> None:
-    """The row of two real engines, a core each."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        print("two engines on a core each: not measurable here, this machine has one core")
-        return
-    home = scratch / "real"
-    path = weights(home, "all-minilm-l6-v2")
-    config = "".join(_CARD.format(name=f"core-{number}") for number in (0, 1))
-    config += _MODEL.format(name="both", path=path) + _SPREAD.format(nodes=["core-0", "core-1"])
-    config += _MODEL.format(name="alone", path=path) + 'engine = "core-0"\n'
-    install = Install(home, {**_SETTINGS, "LLAMA__THREADS": "1"}, config)
-    key = install.create_key("bench")
-    with install:
-        for model in ("alone", "both"):
-            ask(install, key, model, 64)
-        for number, core in enumerate(cores):
-            _hold(install, f'"pool":"core-{number}"', core)
-        took: dict[str, list[float]] = {"alone": [], "both": []}
-        for number in range(rounds):
-            for model in ("alone", "both") if number % 2 else ("both", "alone"):
-                took[model].append(ask(install, key, model, items))
-    ratio = statistics.median(a / b for a, b in zip(took["alone"], took["both"], strict=True))
-    one, two = (statistics.median(took[model]) for model in ("alone", "both"))
-    print("\n| MiniLM, inputs | one engine s | two engines s | faster | goal |\n|---|---:|---:|---:|---:|")
-    print(f"| {items} | {one:.3f} | {two:.3f} | {ratio:.2f} × | ≥ 1.6 × |")
-
-
-def _hold(install: Install, word: str, core: int) -> None:
-    """Hold every thread of the engine processes of a card to one core."""
-    for process in psutil.Process(install.pid).children(recursive=True):
-        if any(word in argument for argument in process.cmdline()):
-            for thread in process.threads():
-                os.sched_setaffinity(thread.id, {core})
-
-
 def main() -> None:
-    """Measure, and print two tables."""
+    """Measure, and print the tables."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.fanout", description=__doc__)
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--items", type=int, default=96, help="inputs of a request to the real engines")
+    arguments.add_argument("--items", type=int, default=96, help="inputs of an embeddings request")
+    arguments.add_argument("--engines-only", action="store_true", help="leave out the simulated engines")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="coderai-bench-") as scratch:
-        simulated(Path(scratch), given.rounds)
-        real(Path(scratch), given.rounds, given.items)
+        if not given.engines_only:
+            simulated(Path(scratch), given.rounds)
+        real(Path(scratch) / "real", given.rounds, given.items)
 
 
 if __name__ == "__main__":
