@@ -48,6 +48,7 @@ class JobStep:
     """It had been tried elsewhere before."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    units: float = 0.0
 
 
 class Accounting:
@@ -90,6 +91,7 @@ class Accounting:
         held[2] += step.prompt_tokens
         held[3] += step.completion_tokens
         held[4] += step.seconds
+        self._count_units((step.key, step.model, step.kind), step.units)
 
     async def keep_flushing(self) -> None:
         """Write usage to the database every few seconds, for ever."""
@@ -104,7 +106,7 @@ class Accounting:
             return
         today = datetime.now(UTC).date()
         rows = [
-            Usage(today, *key, int(held[0]), int(held[1]), int(held[2]), int(held[3]), held[4])
+            Usage(today, *key, int(held[0]), int(held[1]), int(held[2]), int(held[3]), *held[4:])
             for key, held in batch.items()
         ]
         try:
@@ -112,7 +114,7 @@ class Accounting:
         except CoderAIError as error:
             log.warning("usage is kept for later: %s", error.message)
             for key, held in batch.items():
-                newer = self._usage.get(key, [0, 0, 0, 0, 0.0])
+                newer = self._usage.get(key, [0, 0, 0, 0, 0.0, 0.0])
                 self._usage[key] = [old + new for old, new in zip(held, newer, strict=True)]
 
     def _count(self, account: Account, record: RunRecord, seconds: float) -> None:
@@ -131,15 +133,21 @@ class Accounting:
         held[2] += prompt_tokens
         held[3] += completion_tokens
         held[4] += seconds
+        self._count_units((account.key, account.model, account.kind), record.units)
 
     def _count_tokens(self, who: tuple[str, str], prompt_tokens: int, completion_tokens: int) -> None:
         if prompt_tokens or completion_tokens:
             self._metrics.tokens.add((*who, "prompt"), prompt_tokens)
             self._metrics.tokens.add((*who, "completion"), completion_tokens)
 
+    def _count_units(self, key: _Key, units: float) -> None:
+        if units:
+            self._metrics.units.add(key, units)
+            self._held(key)[5] += units
+
     def _held(self, key: _Key) -> list[float]:
         """What has gathered for this key, model and kind."""
         held = self._usage.get(key)
         if held is None:
-            held = self._usage[key] = [0, 0, 0, 0, 0.0]
+            held = self._usage[key] = [0, 0, 0, 0, 0.0, 0.0]
         return held

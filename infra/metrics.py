@@ -28,8 +28,11 @@ class Metrics:
             "coderai_time_to_first_token_seconds", "Time to a stream's first byte.", ("model",), _BOUNDS_S
         )
         self.tokens = Tally("coderai_tokens", "Tokens by direction.", ("key", "model", "direction"))
+        self.units = Tally(
+            "coderai_units", "Used besides tokens: pages read, seconds of sound heard.", ("key", "model", "kind")
+        )
         self.retries = Tally("coderai_step_retries", "Steps tried once more elsewhere.", ("model",))
-        for tally in (self.requests, self.queue_wait, self.first_token, self.tokens, self.retries):
+        for tally in (self.requests, self.queue_wait, self.first_token, self.tokens, self.units, self.retries):
             self.registry.register(tally)
         self.active = self._gauge("coderai_requests_active", "Requests being answered.")
         self.engine_up = self._gauge("coderai_engine_up", "1 when the engine answers.", *_ENGINE)

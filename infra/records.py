@@ -84,6 +84,8 @@ class RunRecord:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    units: float = 0.0
+    """What was used besides tokens: pages read, seconds of sound heard."""
     boot: str = ""
     """The life of the front that ran it (`Boot`)."""
     payload: Payload | None = None

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from infra.database import Database
 from infra.tables import UsageRow
 
-_COUNTS = ("requests", "errors", "prompt_tokens", "completion_tokens", "seconds")
+_COUNTS = ("requests", "errors", "prompt_tokens", "completion_tokens", "seconds", "units")
 _KEY = ("day", "key_name", "model", "kind")
 
 
@@ -19,7 +19,8 @@ _KEY = ("day", "key_name", "model", "kind")
 class Usage:
     """What one key used of one model in one way (`kind`: chat, embeddings, …) on one day (UTC). Counts add up.
 
-    `seconds` is the time that the requests took together.
+    `seconds` is the time that the requests took together; `units` what they used besides tokens, in what the kind is
+    counted in: pages read (`ocr`), seconds of sound heard (`transcription`).
     """
 
     day: date
@@ -31,6 +32,7 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    units: float = 0.0
 
 
 def add_usage(database: Database, batch: Iterable[Usage]) -> None:

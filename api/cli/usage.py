@@ -11,11 +11,14 @@ from infra.usage import list_usage
 
 
 def usage(days: Annotated[int, typer.Option(min=1, help="How many days back, today included (UTC).")] = 7) -> None:
-    """Show requests, errors, tokens and time, by day, key and model."""
+    """Show requests, errors, tokens, units (pages read, seconds of sound heard) and time, by day, key and model."""
     today = datetime.now(UTC).date()
-    lines = table("day", "key", "model", "kind", "requests", "errors", "prompt tokens", "completion tokens", "seconds")
+    lines = table(
+        "day", "key", "model", "kind", "requests", "errors", "prompt tokens", "completion tokens", "seconds", "units"
+    )
     with install() as (_settings, database):
         for row in list_usage(database, first_day=today - timedelta(days=days - 1), last_day=today):
-            counts = (row.requests, row.errors, row.prompt_tokens, row.completion_tokens, round(row.seconds, 1))
+            tokens = (row.prompt_tokens, row.completion_tokens)
+            counts = (row.requests, row.errors, *tokens, round(row.seconds, 1), f"{row.units:.10g}")
             lines.add_row(str(row.day), row.key_name, row.model, row.kind, *(str(count) for count in counts))
     Console().print(lines)

@@ -157,6 +157,21 @@ async def test_a_job_is_a_request_and_its_steps_are_what_it_used(
     assert (row.requests, row.errors, row.prompt_tokens, row.completion_tokens, row.seconds) == (1, 0, 6, 4, 4.5)
 
 
+async def test_pages_and_seconds_of_sound_are_units(
+    accounting: Accounting, metrics: Metrics, database: Database
+) -> None:
+    read = account()
+    assert read.record is not None
+    read.kind, read.record.units = "ocr", 12
+    accounting.open()
+    accounting.close(read, 11)
+    accounting.count_step(JobStep("ann", "m", "ocr", 0.0, 2.0, again=False, units=0.5))
+    await accounting.flush()
+    (row,) = stored(database)
+    assert (row.kind, row.units) == ("ocr", 12.5)
+    assert samples(metrics)["coderai_units_total{key=ann,kind=ocr,model=m}"] == 12.5
+
+
 async def test_what_the_database_does_not_take_is_kept(
     accounting: Accounting, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ def test_the_days_that_were_asked_for(run: Run) -> None:
     add_usage(
         database,
         [
-            Usage(today, "ann", "tiny", "chat", 12, 1, 345, 67, 8.91),
+            Usage(today, "ann", "tiny", "chat", 12, 1, 345, 67, 8.91, 12.5),
             Usage(today - timedelta(days=1), "bob", "tiny", "embeddings", 2),
             Usage(today - timedelta(days=7), "old", "tiny", "chat", 1),
         ],
@@ -24,7 +24,7 @@ def test_the_days_that_were_asked_for(run: Run) -> None:
     week, day = run("usage"), run("usage", "--days", "1")
     (line,) = [line for line in week.splitlines() if "ann" in line]
     assert [cell.strip() for cell in line.strip("│┃ ").split("│")] == [
-        str(today), "ann", "tiny", "chat", "12", "1", "345", "67", "8.9"
+        str(today), "ann", "tiny", "chat", "12", "1", "345", "67", "8.9", "12.5"
     ]  # fmt: skip
     assert "bob" in week
     assert "old" not in week
