@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from infra.clock import Clock, monotonic
-from infra.errors import CoderAIError, LoadFailed, NoRoom
+from infra.errors import CoderAIError, LoadFailed, NoRoom, NotInstalled
 from infra.settings import LlamaSettings
 from infra.supervisor.types import Children, ChildState
 from infra.types import EngineId, ModelName, PoolId
@@ -73,7 +73,7 @@ class Residents:
 
     def reclaimable_bytes(self, pool: PoolId) -> int:
         """What unloading every idle model of the pool would free, with what those that leave now will."""
-        idle = sum(engine.memory_bytes for engine in self.engines.values() if engine.pool == pool and _idle(engine))
+        idle = sum(engine.memory_bytes for engine in self.engines.values() if engine.pool == pool and is_idle(engine))
         return idle + self._leaving_bytes(pool)
 
     def _leaving_bytes(self, pool: PoolId) -> int:
@@ -143,7 +143,7 @@ class Residents:
         """Idle engines to unload, least recently used first, until the model fits; a busy one never."""
         free_bytes = pool.balance_bytes + self._leaving_bytes(pool.id)
         victims: list[Engine] = []
-        idle = [engine for engine in self.engines.values() if engine.pool == pool.id and _idle(engine)]
+        idle = [engine for engine in self.engines.values() if engine.pool == pool.id and is_idle(engine)]
         for engine in sorted(idle, key=lambda engine: engine.last_used_s):
             if free_bytes >= needed_bytes:
                 break
@@ -227,7 +227,7 @@ class Residents:
         lives and never answers is ended, so that the next request loads the model anew."""
         try:
             await self._loader.wait_ready(engine, incarnation)
-        except LoadFailed as error:
+        except (LoadFailed, NotInstalled) as error:
             engine.reason = error.message
             state = self._children.states().get(engine.id)
             if state is not None and (state.status, state.incarnation) == ("running", incarnation):
@@ -258,7 +258,8 @@ def _engine(engine_id: EngineId, entry: ModelEntry, pool: PoolId, slots: int) ->
     return Engine(id=engine_id, entry=entry, pool=pool, local=True, slots=slots)
 
 
-def _idle(engine: Engine) -> bool:
+def is_idle(engine: Engine) -> bool:
+    """Whether it may be unloaded for another model: it does nothing, and need not stay."""
     if engine.state == "quarantined":
         return True
     return engine.state == "ready" and engine.in_flight == 0 and not engine.entry.keep_resident
