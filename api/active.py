@@ -57,6 +57,10 @@ class ActiveRuns:
         active = self._runs.get(run)
         return active.record if active else None
 
+    def running(self) -> list[RunRecord]:
+        """The records of all runs under way, as far as they have come."""
+        return [run.record for run in self._runs.values()]
+
     def recent(self, run: RunId) -> RunRecord | None:
         """The record of one of the last runs that ended here."""
         return next((record for record in self._recent if record.id == run), None)

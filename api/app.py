@@ -14,13 +14,19 @@ from api.asgi import ASGIApp, ClientGone, Exchange, Message, Receive, Scope, Sen
 from api.cold import UserKey, install_handlers
 from api.file_serving import GeneratedArea
 from api.internal.app import internal_app
+from api.media import lora_routes
+from api.media.images import DRAWS, ImagesEndpoint
+from api.media.lora_intake import LoraIntake
 from api.media.ocr import READS, OcrEndpoint
-from api.openai import batches, files, models, plan, runs, uploads
+from api.media.video import PATH as FILMS
+from api.media.video import VideoEndpoint
+from api.openai import batches, files, models, plan, progress, runs, uploads
 from api.openai.audio import SOUNDS, SoundEndpoint
 from api.openai.endpoint import Endpoint
 from api.openai.file_intake import FileIntake
 from api.openai.resources import PATHS, RESOURCES
 from api.openai.responses import routes as responses
+from api.openai.speech import SPEAKS, SpeechEndpoint
 from api.openapi import document
 from api.services import Services
 from infra.errors import CoderAIError, InvalidRequest
@@ -31,7 +37,7 @@ _ICONS = ("ico", "favicon.ico", "favicon-dark.ico", *(f"{state}.svg" for state i
 _SITE = ("flows", "login", "logout", "admin", *_ICONS)
 _OPEN = frozenset({"/healthz", "/metrics"})
 """Paths that need no key, or look at the settings for it themselves."""
-_FILES = ("/v1/files", "/v1/uploads")
+_FILES = ("/v1/files", "/v1/uploads", "/v1/loras")
 _DEEPEST = 200
 
 
@@ -46,12 +52,16 @@ class App:
         self._hot |= {("POST", path): SoundEndpoint(services, sound, task) for path, task in SOUNDS.items()}
         reading = RESOURCES["ocr"]
         self._hot |= {("POST", path): OcrEndpoint(services, reading, batch=batch) for path, batch in READS.items()}
+        drawing = RESOURCES["images"]
+        self._hot |= {("POST", path): ImagesEndpoint(services, drawing, edit=edit) for path, edit in DRAWS.items()}
+        self._hot["POST", FILMS] = VideoEndpoint(services, RESOURCES["video"])
+        self._hot["POST", SPEAKS] = SpeechEndpoint(services, RESOURCES["speech"])
         self._services = services
         self._max_body_bytes = services.settings.server.max_body_mb * 2**20
         self._cold = cold_app()
         self._cold.state.services = services
         self.site = Site(services, functools.partial(runs.answer_response, services))
-        self._streamed = (FileIntake(services).find, GeneratedArea(services).find)
+        self._streamed = (FileIntake(services).find, GeneratedArea(services).find, LoraIntake(services).find)
         internal = internal_app(services)
         self._areas: dict[str, ASGIApp] = {"internal": internal} | dict.fromkeys(_SITE, self.site)
 
@@ -137,10 +147,12 @@ def cold_app() -> FastAPI:
     for router in (
         models.router,
         files.router,
+        lora_routes.router,
         uploads.router,
         batches.router,
         responses.router,
         plan.router,
+        progress.router,
         runs.router,
         pools.router,
         engines.router,
@@ -157,7 +169,7 @@ def cold_app() -> FastAPI:
         """Every route of this server, the plain ASGI ones included."""
         return Response(text(), media_type="application/json")
 
-    install_handlers(app, frozenset((*PATHS, *SOUNDS, *READS)))
+    install_handlers(app, frozenset((*PATHS, SPEAKS, *SOUNDS, *READS, *DRAWS, FILMS)))
     return app
 
 

@@ -119,14 +119,19 @@ class EventStream:
         """Whether the stream's last event was passed on."""
         return self._concluded or self._end.endswith(_DONE)
 
+    @property
+    def head(self) -> Headers:
+        """The headers that say what comes."""
+        return [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
     async def write(self, data: bytes) -> None:
         """Pass bytes on; waits while the client's connection is full."""
         if not self.started:
             self.started = True
             self.first_write_s = monotonic()
             self._exchange.answered, self._exchange.status = True, 200
-            head = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await self._exchange.send({"type": "http.response.start", "status": 200, "headers": head + self._extra()})
+            headers = self.head + self._extra()
+            await self._exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
         self._end = data if len(data) >= _DONE_BYTES else (self._end + data)[-_DONE_BYTES:]
         await self._exchange.send({"type": "http.response.body", "body": data, "more_body": True})
 
@@ -147,10 +152,12 @@ class EventStream:
 class Client:
     """One connection's client, as the server's protocol tells of it: whoever answers it can be cancelled."""
 
-    __slots__ = ("gone", "left", "more_time")
+    __slots__ = ("cut", "gone", "left", "more_time")
 
     def __init__(self) -> None:
         self.gone = False
+        self.cut: Callable[[], None] = _nothing
+        """Closes the connection in the midst of an answer."""
         self.more_time: Callable[[], None] = _nothing
         """Begins the time anew that the client has for sending the rest of its request."""
         self.left: Callable[[], None] | None = None

@@ -14,6 +14,7 @@ from api.file_desk import FileDesk
 from api.limits import KeyLimits
 from api.media.kept import KeptFiles
 from api.openai.responses.pruning import keep_pruning
+from api.progress import ProgressDesk
 from api.run import Runner
 from api.services import Services
 from api.shelf import Shelf
@@ -29,14 +30,16 @@ from infra.tokens import TokenTable
 from infra.types import PoolId
 from tasks.registry import TASKS
 from workers.cards import card_pools, watch_cards
+from workers.folders.reading import read_model
+from workers.idle import unload_idle
 from workers.packaged.catalogue import packaged_entries
 from workers.pools.card import CardPool
 from workers.pools.orders import ORDERS_FILE, OrderBook
+from workers.progress import ProgressLooks
 from workers.sites import Sites
 from workers.speeds import Speeds
 from workers.transport import Transport
 from workers.watchdog import watch_engines
-from workers.weights import read_weights
 
 VERSION = importlib.metadata.version("coderai")
 
@@ -51,15 +54,14 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     database = _current_database(settings)
     tokens = TokenTable(database)
     shelf = _shelf(settings, database, tokens)
-    metrics, access = Metrics(VERSION), AccessLog(settings.log)
+    metrics, access, transport = Metrics(VERSION), AccessLog(settings.log), Transport()
     accounting = Accounting(metrics, access, database)
-    transport = Transport()
-    cards = await asyncio.to_thread(detect, settings.cards)
-    pools = card_pools(cards, settings.cards, llama_backends(settings))
+    pools = card_pools(await asyncio.to_thread(detect, settings.cards), settings.cards, llama_backends(settings))
     fleet = open_fleet(settings, children, transport, pools, engine_key(internal_token))
     shelf.changed, fleet.current = fleet.forget, shelf.current
     flows, speeds = open_flow_parts(settings, children, internal_token), Speeds()
     kept = KeptFiles(settings, recorded=flows.recording is not None)
+    executor = Executor(TASKS, transport, kept.blobs, speeds, kept.outputs)
     services = Services(
         settings=settings,
         database=database,
@@ -68,13 +70,14 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         shelf=shelf,
         fleet=fleet,
         sites=Sites(fleet, speeds),
-        runner=Runner(Executor(TASKS, transport, kept.blobs, speeds), fleet, flows.active, flows.recording),
+        runner=Runner(executor, fleet, flows.active, flows.recording),
         accounting=accounting,
         metrics=metrics,
         spool=flows.spool,
         active=flows.active,
         prefect=flows.address,
         prefect_api=flows.api,
+        progress=ProgressDesk(flows.active, ProgressLooks(transport), fleet.residents.engines),
         files=FileDesk(settings, database),
         kept=kept,
         version=VERSION,
@@ -97,7 +100,7 @@ def _current_database(settings: Settings) -> Database:
 
 def _shelf(settings: Settings, database: Database, tokens: TokenTable) -> Shelf:
     packaged = packaged_entries(settings.home, only_ready=True) if settings.models.packaged else ()
-    return Shelf(settings, database, tokens, lambda: packaged, read_weights)
+    return Shelf(settings, database, tokens, lambda: packaged, read_model)
 
 
 def _watchers(
@@ -111,8 +114,12 @@ def _watchers(
         "the writing of usage": services.accounting.keep_flushing,
         "the watch over the cards": lambda: watch_cards(pools, read_card, gates, cards.poll_s),
         "the watch over the engines": lambda: watch_engines(residents, transport),
+        "the unloading of idle models": lambda: unload_idle(
+            residents, 60 * services.settings.models.idle_unload_minutes
+        ),
         "the flow-run server and the worker process": flows.companions.keep,
         "the removal of expired files": services.files.keep,
+        "the removal of what passing requests have made": services.kept.keep_pruning,
         "the removal of old responses": lambda: keep_pruning(services.database, services.settings.responses),
     }
     if flows.recording is not None:

@@ -8,10 +8,12 @@ from typing import TypeVar
 
 from api.admin.sessions import KEY_FILE
 from api.generated import GeneratedFiles
+from api.media.lora_sources import SeenFiles
 from infra.batch_rows import Batches
 from infra.database import Database
 from infra.file_rows import Files
 from infra.file_store import FILES, FileStore
+from infra.lora_rows import Loras
 from infra.settings import Settings
 from infra.upload_rows import Uploads
 
@@ -30,6 +32,8 @@ class FileDesk:
         self.files = Files(database, FileStore(settings.at(FILES)), settings.files)
         self.uploads = Uploads(self.files)
         self.batches = Batches(self.files)
+        self.loras = Loras(self.files)
+        self.lora_paths = SeenFiles()
         self.generated = GeneratedFiles(self.files, settings.at(*KEY_FILE))
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="files")
 

@@ -121,6 +121,7 @@ class PatientProtocol(HttpToolsProtocol):
         """A client has come: its first request is awaited."""
         self._client = Client()
         self._client.more_time = self._more_time
+        self._client.cut = transport.abort
         super().connection_made(GatheringTransport(transport, self.loop))  # type: ignore[arg-type]
         self._timer = self.loop.call_later(self.request_timeout_s, self._late)
 

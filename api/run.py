@@ -38,10 +38,14 @@ OpenStream = Callable[[Exchange, Callable[[], Headers]], EventStream]
 
 
 class Delivery(NamedTuple):
-    """How a run's answer reaches its client: `keep` is awaited with it before the client has the end of it."""
+    """How a run's answer reaches its client: `keep` is awaited with it before the client has the end of it, and `turn`
+    makes of a whole one what the client gets in its place. `flows`: the last step may send its answer as it makes it,
+    though the request does not ask for a stream."""
 
     stream: OpenStream = EventStream
     keep: Callable[[bytes], Awaitable[None]] | None = None
+    turn: Callable[[TaskResult], Awaitable[TaskResult]] | None = None
+    flows: bool = False
 
 
 AS_IT_COMES = Delivery()
@@ -91,9 +95,9 @@ class Runner:
                 cancellation by its owner or the operator.)
         """
         recorder, started_s = await self._begin(order), self._clock()
-        channel = (
-            order.delivery.stream(exchange, lambda: run_headers(order.run, recorder.engine)) if order.stream else None
-        )
+        delivery, channel = order.delivery, None
+        if order.stream or delivery.flows:
+            channel = delivery.stream(exchange, lambda: run_headers(order.run, recorder.engine))
         answer: TaskResult | None = None
         error: BaseException | None = None
         unanswered: Exception | None = None
@@ -136,7 +140,7 @@ class Runner:
         if order.delivery.keep is not None and isinstance(result.value, bytes):
             await order.delivery.keep(result.value)
         if channel is None or not channel.started:
-            return result
+            return result if order.delivery.turn is None else await order.delivery.turn(result)
         if result.ending:
             await channel.conclude(result.ending)
         return None

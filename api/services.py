@@ -8,6 +8,7 @@ from api.active import ActiveRuns
 from api.auth import Auth
 from api.file_desk import FileDesk
 from api.limits import KeyLimits
+from api.progress import ProgressDesk
 from api.run import Runner
 from api.shelf import Shelf
 from infra.database import Database
@@ -43,6 +44,7 @@ class Services:
     prefect: PrefectAddress | None
     """Where flow runs are; None with `flows.server = "off"`."""
     prefect_api: PrefectApi | None
+    progress: ProgressDesk
     files: FileDesk
     kept: "KeptFiles"
     """Files that come with requests."""

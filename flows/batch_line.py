@@ -9,7 +9,7 @@ from flows.plan import Plan, StepId
 from flows.record import RunRecorder
 from infra.types import Json, KeyName, PoolId, RunId
 
-_STREAMING = frozenset({"stream", "stream_options"})
+_STREAMING = frozenset({"stream", "stream_format", "stream_options"})
 """Of a request: nobody is there to read a stream."""
 
 
@@ -32,8 +32,11 @@ class LineDoer:
         request = {field: value for field, value in body.items() if field not in _STREAMING}
         plan = Plan.from_json(await self.office.planner.plan(self.flow, request, self.key))
         notes = JobNotes(RunRecorder(self.run, plan, self.key), _say_nothing)
-        placer = JobPlacer(self.office.slots, self.run, plan, self.key, _say_nothing, self.device, StepId("request"))
-        executor = Executor(self.office.tasks, self.office.transport, self.office.stores)
+        placer = JobPlacer(
+            self.office.slots, self.run, plan, self.key, _say_nothing, self.device, step=StepId("request")
+        )
+        stores = self.office.stores
+        executor = Executor(self.office.tasks, self.office.transport, stores, outputs=stores[0])
         result = await executor.run(plan, placer, notes)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
         return result.value

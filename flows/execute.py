@@ -13,13 +13,14 @@ from flows.plan import Plan, Step, StepId
 from infra.blobs import Blobs
 from infra.clock import monotonic
 from infra.errors import CoderAIError, EngineFailed, NoCapacity, ServiceDown
-from infra.types import EngineId, Json
+from infra.types import EngineId, Json, RunId
 from tasks.channel import Channel
 from tasks.types import Task, TaskCall, TaskResult
 from workers.live import Lease
 from workers.speeds import Speeds
 from workers.transport import Transport
 from workers.types import Demand
+from workers.wire import Mark
 
 _NOWHERE: frozenset[tuple[EngineId, int]] = frozenset()
 TRIES = 2
@@ -37,6 +38,11 @@ class Placer(Protocol):
 class Observer(Protocol):
     """Hears what happens to a run, in order; must neither block nor raise."""
 
+    @property
+    def run(self) -> RunId:
+        """The run's id."""
+        ...
+
     def placed(self, step: Step, lease: Lease | None) -> None:
         """A try of the step begins; without a lease the front does it itself."""
         ...
@@ -51,8 +57,8 @@ class Observer(Protocol):
 
 
 class Executor:
-    """Runs plans with a fixed set of tasks. `stores` hold the blobs that inputs may refer to; `speeds` is told what
-    each engine has delivered."""
+    """Runs plans with a fixed set of tasks. `stores` hold the blobs that inputs may refer to, `outputs` takes those
+    that steps make; `speeds` is told what each engine has delivered."""
 
     hedges: ClassVar[bool] = True
     """Whether a late step that allows it is started twice."""
@@ -63,11 +69,13 @@ class Executor:
         transport: Transport,
         stores: tuple[Blobs, ...] = (),
         speeds: Speeds | None = None,
+        outputs: Blobs | None = None,
     ) -> None:
         self._tasks = tasks
         self._transport = transport
         self._stores = stores
         self._speeds = speeds
+        self._outputs = outputs
 
     def run(
         self, plan: Plan, placer: Placer, observer: Observer, channel: Channel | None = None
@@ -136,7 +144,9 @@ class Executor:
             observer.placed(step, lease)
             began_s = monotonic()
             try:
-                call = TaskCall(inputs, self._transport, lease.engine if lease else None, channel, self._stores)
+                engine = lease.engine if lease else None
+                mark = Mark(observer.run, step.id)
+                call = TaskCall(inputs, self._transport, engine, channel, self._stores, self._outputs, mark)
                 result = await self._tasks[step.task](call)
             except EngineFailed as error:
                 spent = lease is None or len(tried) + 1 >= TRIES or (channel is not None and channel.started)
@@ -152,15 +162,16 @@ class Executor:
                 raise
             else:
                 observer.finished(step, result, lease)
-                self._delivered(step, lease, monotonic() - began_s)
+                items = step.items if result.items is None else result.items
+                self._delivered(items, lease, monotonic() - began_s)
                 return result
             finally:
                 if lease is not None:
                     lease.release()
 
-    def _delivered(self, step: Step, lease: Lease | None, seconds: float) -> None:
-        if self._speeds is not None and step.items and lease is not None:
-            self._speeds.note(lease.engine.id, lease.engine.model, step.items, seconds)
+    def _delivered(self, items: int, lease: Lease | None, seconds: float) -> None:
+        if self._speeds is not None and items and lease is not None:
+            self._speeds.note(lease.engine.id, lease.engine.model, items, seconds)
 
     async def _lease(self, step: Step, placer: Placer, tried: Mapping[tuple[EngineId, int], str]) -> Lease | None:
         if step.demand is None:

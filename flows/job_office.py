@@ -26,7 +26,8 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """What every job works with. `stores` hold requests that are too large for a parameter."""
+    """What every job works with. `stores` hold requests that are too large for a parameter, and files; the first one
+    takes what steps make."""
 
     planner: Planner
     slots: SlotGiver

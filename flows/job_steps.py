@@ -10,11 +10,11 @@ from flows.plan import Plan, Step, StepId
 from flows.record import RunRecorder, describe
 from infra.clock import wall
 from infra.errors import EngineFailed
-from infra.records import Attempt
+from infra.records import Attempt, RunRecord
 from infra.types import EngineId, Json, KeyName, PoolId, RunId
 from tasks.types import TaskResult
 from workers.jobs.leases import JobLease
-from workers.live import Lease
+from workers.live import Engine, Lease
 from workers.types import Demand
 from workers.wire import LeaseAsk, LeaseOver
 
@@ -35,7 +35,8 @@ class SlotGiver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobPlacer:
-    """Leases for one run; `of` gives the placer of a step. `device` is the card that the run must stay on, if any."""
+    """Leases for one run; `of` gives the placer of a step. `device` is the card that the run must stay on, if any;
+    `record` tells which of its steps are done."""
 
     slots: SlotGiver
     run: RunId
@@ -43,6 +44,7 @@ class JobPlacer:
     key: KeyName
     say: Say
     device: PoolId | None = None
+    record: RunRecord | None = None
     step: StepId = _NO_STEP
 
     def of(self, step: StepId) -> "JobPlacer":
@@ -51,6 +53,7 @@ class JobPlacer:
 
     async def acquire(self, demand: Demand, tried: frozenset[tuple[EngineId, int]]) -> Lease:
         """See `Placer.acquire`."""
+        peers = self._peers()
         ask = LeaseAsk(
             run=self.run,
             step=self.step,
@@ -59,8 +62,19 @@ class JobPlacer:
             model=self.plan.model,
             demand=replace(demand, pin=demand.pin or self.device, patient=True),
             tried=tuple(sorted(tried)),
+            peers=max(1, len(peers)),
+            done=self._done(peers),
         )
         return await self.slots.acquire(ask, self._waits)
+
+    def _peers(self) -> set[StepId]:
+        """The steps that do the same."""
+        tasks = {step.task for step in self.plan.steps if step.id == self.step}
+        return {step.id for step in self.plan.steps if step.task in tasks}
+
+    def _done(self, peers: set[StepId]) -> tuple[str, ...]:
+        steps = self.record.steps if self.record is not None else []
+        return tuple(step.id for step in steps if step.id in peers and step.status == "completed")
 
     def _waits(self, why: str) -> None:
         self.say(f"step {self.step}: waits: {why}")
@@ -73,6 +87,11 @@ class JobNotes:
     recorder: RunRecorder
     say: Say
     _leases: dict[StepId, JobLease] = field(default_factory=dict)
+
+    @property
+    def run(self) -> RunId:
+        """The run's id."""
+        return self.recorder.run
 
     def kept(self, step: Step) -> None:
         """The step is not run: its result is there."""
@@ -100,7 +119,12 @@ class JobNotes:
         self.recorder.finished(step, result, lease)
         usage = result.usage
         if step.id in self._leases:
-            self._leases[step.id].over = LeaseOver(**usage._asdict()) if usage is not None else LeaseOver()
+            tokens = usage._asdict() if usage is not None else {}
+            self._leases[step.id].over = LeaseOver(**tokens, units=result.units)
+
+    def engines(self) -> list[Engine]:
+        """Where steps are at work now."""
+        return [lease.engine for lease in self._leases.values() if not lease.released]
 
     def failed(self, step: Step, error: BaseException, lease: Lease | None = None, *, final: bool) -> None:
         """A try failed, or was cancelled: then its lease ends without a word."""
@@ -115,8 +139,9 @@ def kept_sizes(kept: Mapping[str, Json]) -> tuple[int, ...] | None:
     if not kept:
         return None
     split = kept.get(SPLIT_STEP, [])
-    ranges = split if isinstance(split, list) else []
-    return tuple(each[1] for each in ranges if isinstance(each, list) and isinstance(each[1], int))
+    ranges = split.get("ranges") if isinstance(split, dict) else split
+    known = ranges if isinstance(ranges, list) else []
+    return tuple(each[1] for each in known if isinstance(each, list) and isinstance(each[1], int))
 
 
 def fits(kept: Mapping[str, Json], plan: Plan) -> bool:

@@ -5,27 +5,27 @@ The only module with Prefect's `@flow` and `@task`; only the worker process impo
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from prefect import Flow, flow, task
 from prefect.artifacts import acreate_markdown_artifact, acreate_progress_artifact, aupdate_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import FlowRun, RunInput, State, TaskRunResult
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.states import Cancelled, Completed, Crashed, Failed
-from prefect.task_engine import run_task_async
 
 from flows.batch import BatchRun
 from flows.batch_line import LineDoer
-from flows.execute import Executor, Observer, Placer
-from flows.job_office import OFFICE, Office
+from flows.job_executor import JobExecutor, Work
+from flows.job_office import OFFICE
+from flows.job_progress import JobWatch, watched
 from flows.job_steps import JobNotes, JobPlacer, fits, kept_sizes
-from flows.plan import Plan, Step, StepId
-from flows.record import RunRecorder, describe
+from flows.plan import Plan
+from flows.record import RunRecorder
 from infra.batch_lines import Results
 from infra.batch_rows import Batch
 from infra.errors import CoderAIError, RunCancelled
@@ -33,15 +33,14 @@ from infra.prefect_child.markdown import describe_run
 from infra.records import RunRecord
 from infra.requests import resolve
 from infra.run_files import RunFiles
-from infra.types import BatchId, Json, KeyName, RunId
-from tasks.channel import Channel
-from tasks.types import TaskResult
+from infra.types import BatchId, KeyName, RunId
 from workers.jobs.live import CURRENT
+from workers.progress import ProgressLooks
 
 log = logging.getLogger(__name__)
 
 OPERATOR: Final = KeyName("operator")  # a run that was made in Prefect's own pages: no key is known
-_STREAMING: Final = frozenset({"stream", "stream_options"})  # nobody is there to read a stream
+_STREAMING: Final = frozenset({"stream", "stream_format", "stream_options"})  # nobody is there to read a stream
 
 
 @flow(name="chat", persist_result=False, result_serializer="json")
@@ -62,6 +61,12 @@ async def responses(request: dict[str, Any]) -> State[None]:
     return await _job("responses", request)
 
 
+@flow(name="input_tokens", persist_result=False, result_serializer="json")
+async def input_tokens(request: dict[str, Any]) -> State[None]:
+    """The tokens of a response's input: `request` is the body of `/v1/responses/input_tokens`."""
+    return await _job("input_tokens", request)
+
+
 @flow(name="embeddings", persist_result=False, result_serializer="json")
 async def embeddings(request: dict[str, Any]) -> State[None]:
     """Embeddings: `request` is OpenAI's body."""
@@ -80,10 +85,28 @@ async def transcription(request: dict[str, Any]) -> State[None]:
     return await _job("transcription", request)
 
 
+@flow(name="speech", persist_result=False, result_serializer="json")
+async def speech(request: dict[str, Any]) -> State[None]:
+    """A spoken text: `request` is OpenAI's body."""
+    return await _job("speech", request)
+
+
 @flow(name="ocr", persist_result=False, result_serializer="json")
 async def ocr(request: dict[str, Any]) -> State[None]:
     """Documents' text: `request` says where each is kept, and how many pages it has."""
     return await _job("ocr", request)
+
+
+@flow(name="images", persist_result=False, result_serializer="json")
+async def images(request: dict[str, Any]) -> State[None]:
+    """Images: `request` has what is to be drawn, and where the pictures that came with it are kept."""
+    return await _job("images", request)
+
+
+@flow(name="video", persist_result=False, result_serializer="json")
+async def video(request: dict[str, Any]) -> State[None]:
+    """Videos: `request` has what is to be filmed, and where the image that came with it is kept."""
+    return await _job("video", request)
 
 
 @flow(name="batch", persist_result=False, result_serializer="json")
@@ -93,7 +116,21 @@ async def batch(request: dict[str, Any]) -> State[None]:
 
 
 FLOWS: Final[dict[str, Flow[..., Any]]] = {
-    each.name: each for each in (chat, completions, responses, embeddings, rerank, transcription, ocr, batch)
+    each.name: each
+    for each in (
+        chat,
+        completions,
+        responses,
+        input_tokens,
+        embeddings,
+        rerank,
+        transcription,
+        speech,
+        ocr,
+        images,
+        video,
+        batch,
+    )
 }
 """Every flow by its name: what a worker may run, and nothing else."""
 
@@ -149,11 +186,12 @@ async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
     kept = await asyncio.to_thread(office.files.steps, run)
     plan = Plan.from_json(await office.planner.plan(name, request, key, kept_sizes(kept)))
     notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info)
-    placer = JobPlacer(office.slots, run, plan, key, notes.say, CURRENT.get().device)
-    executor = JobExecutor(office, notes, kept if fits(kept, plan) else {})
+    placer = JobPlacer(office.slots, run, plan, key, notes.say, CURRENT.get().device, notes.recorder.record)
+    executor = JobExecutor(office, _perform, notes, kept if fits(kept, plan) else {})
     failure: BaseException | None = None
     try:
-        result = await executor.run(plan, placer, notes)
+        async with watched(JobWatch(notes, ProgressLooks(office.transport), _Bar().show)):
+            result = await executor.run(plan, placer, notes)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
         await asyncio.to_thread(_keep, office.files, run, result.value, result.media_type)
     except BaseException as error:
@@ -172,12 +210,12 @@ async def _carry_out_batch(parameter: dict[str, Any]) -> None:
         CoderAIError: what the run's state will say.
     """
     office, flow_run = OFFICE.get(), _flow_run()
-    shown: list[UUID] = []
+    bar = _Bar()
     run = RunId(str(flow_run.id))
     found = await asyncio.to_thread(office.batches.get, BatchId(str(parameter.get("batch"))), None)
     do = LineDoer(office, run, found.flow, found.key, CURRENT.get().device)
     results = Results(office.files.folder(run) / "batch")
-    work = BatchRun(found, office.batches, results, do.line, lambda now: _show_progress(now, shown))
+    work = BatchRun(found, office.batches, results, do.line, lambda now: bar.show(*_answered(now)))
     try:
         await work.carry_out()
     except asyncio.CancelledError:
@@ -186,17 +224,27 @@ async def _carry_out_batch(parameter: dict[str, Any]) -> None:
         raise
 
 
-async def _show_progress(now: Batch, shown: list[UUID]) -> None:
-    """The run's page has a bar."""
+def _answered(now: Batch) -> tuple[float, str]:
+    """How much of a batch is done, in per cent and in words."""
     percent = 100.0 * (now.completed + now.failed) / max(1, now.total)
-    words = f"{now.completed} of {now.total} requests answered, {now.failed} failed ({now.status})"
-    try:
-        if shown:
-            await aupdate_progress_artifact(shown[0], percent, words)
-        else:
-            shown.append(await acreate_progress_artifact(percent, description=words))
-    except Exception as error:  # noqa: BLE001  # the batch goes on, whatever its page shows
-        log.info("the progress of %s could not be shown: %s", now.id, error or type(error).__name__)
+    return percent, f"{now.completed} of {now.total} requests answered, {now.failed} failed ({now.status})"
+
+
+class _Bar:
+    """The bar on the page of the run that is being executed."""
+
+    def __init__(self) -> None:
+        self._shown: UUID | None = None
+
+    async def show(self, percent: float, words: str) -> None:
+        """Make it, or move it."""
+        try:
+            if self._shown is None:
+                self._shown = await acreate_progress_artifact(percent, description=words)
+            else:
+                await aupdate_progress_artifact(self._shown, percent, words)
+        except Exception as error:  # noqa: BLE001  # the run goes on, whatever its page shows
+            log.info("the progress of a run could not be shown: %s", error or type(error).__name__)
 
 
 def _keep(files: RunFiles, run: RunId, answer: bytes, media_type: str) -> None:
@@ -232,69 +280,7 @@ def _owner(tags: Iterable[str]) -> KeyName:
     return KeyName(next((tag.removeprefix("key:") for tag in tags if tag.startswith("key:")), OPERATOR))
 
 
-Work = Callable[[], Coroutine[Any, Any, State[None]]]
-
-
 @task(name="step", persist_result=False, cache_policy=NO_CACHE)
 async def _perform(work: Work, parents: None) -> State[None]:
     """One step. Under the name of `parents` the edges of the run's graph are kept."""
     return await work()
-
-
-class JobExecutor(Executor):
-    """Makes each step a task run, with its edges; a step whose result is kept is not run again."""
-
-    hedges = False  # a step is one task run
-
-    def __init__(self, office: Office, notes: JobNotes, kept: Mapping[str, Json]) -> None:
-        super().__init__(office.tasks, office.transport, office.stores)
-        self._files = office.files
-        self._notes = notes
-        self._kept = kept
-        self._task_runs: dict[StepId, UUID] = {}
-
-    async def step(
-        self,
-        step: Step,
-        results: Mapping[StepId, TaskResult],
-        placer: Placer,
-        observer: Observer,
-        channel: Channel | None,
-    ) -> TaskResult:
-        """See `Executor.step`."""
-        assert isinstance(placer, JobPlacer)
-        ours = placer.of(step.id)
-        outcome: list[TaskResult | BaseException] = []
-
-        async def work() -> State[None]:
-            try:
-                if step.id in self._kept:
-                    self._notes.kept(step)
-                    outcome.append(TaskResult(self._kept[step.id]))
-                    return Completed(name="Kept", message="its result is kept from an earlier try")
-                result = await super(JobExecutor, self).step(step, results, ours, observer, channel)
-                if not isinstance(result.value, bytes):
-                    await asyncio.to_thread(self._files.keep_step, ours.run, step.id, result.value)
-            except BaseException as error:  # noqa: BLE001  # raised again below, where Prefect does not see it
-                outcome.append(error)
-                cancelled = isinstance(error, asyncio.CancelledError)
-                return Cancelled(message="it was cancelled") if cancelled else Failed(message=describe(error))
-            outcome.append(result)
-            return Completed()
-
-        await self._as_task_run(step, work)
-        end = outcome[0]
-        if isinstance(end, BaseException):
-            raise end
-        return end
-
-    async def _as_task_run(self, step: Step, work: Work) -> None:
-        self._task_runs[step.id] = uuid4()
-        parents: set[RunInput] = {TaskRunResult(id=self._task_runs[parent]) for parent in step.refs.values()}
-        await run_task_async(
-            _perform.with_options(name=step.id, task_run_name=step.id),
-            task_run_id=self._task_runs[step.id],
-            parameters={"work": work, "parents": None},
-            dependencies={"parents": parents},
-            return_type="state",
-        )

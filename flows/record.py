@@ -33,6 +33,11 @@ class RunRecorder:
         self.engine = ""
         """The engine of the last placement."""
 
+    @property
+    def run(self) -> RunId:
+        """The run's id."""
+        return self.record.id
+
     def placed(self, step: Step, lease: Lease | None) -> None:
         """A try begins."""
         attempts = self._steps[step.id].attempts
@@ -58,6 +63,7 @@ class RunRecorder:
             self._kept_bytes += text_bytes(result.value)
             if self._kept_bytes <= _MOST_KEPT_BYTES:  # else the step is run again, should the run be
                 payload.steps[step.id] = result.value
+        self.record.units += result.units
         if usage is not None:
             record = self.record
             record.prompt_tokens = (record.prompt_tokens or 0) + usage.prompt_tokens

@@ -28,6 +28,7 @@ PART_CHARS: Final = 4096
 of it. OpenAI takes no longer ones."""
 SENTENCE_CHARS: Final = 300
 """A longer sentence is cut where one would draw breath."""
+_WINDOW_CHARS: Final = 2048
 _USUAL_CHARS: Final = 60
 """Of a sentence."""
 _BREATHS: Final = (",;:—–)，、；：", " ")
@@ -82,9 +83,22 @@ def sentences(text: str) -> list[str]:
         " " if unicodedata.category(letter) in ("Cc", "Cs") and letter != "\n" else letter for letter in text
     )
     found: list[str] = []
-    for sentence in segment("en", plain):
+    for sentence in _segmented(plain):
         found += [part for part in _breathed(" ".join(sentence.split())) if is_speakable(part)]
     return found
+
+
+def _segmented(text: str) -> Iterator[str]:
+    """The text's sentences, looked for in a little of it at a time: the search for the end of each quotation goes to
+    the end of what it is given, so that of a long text it could take minutes."""
+    rest = ""
+    for at in range(0, len(text), _WINDOW_CHARS):
+        *whole, rest = segment("en", rest + text[at : at + _WINDOW_CHARS]) or [""]
+        yield from whole
+        if len(rest) > _WINDOW_CHARS:  # no sentence any more; it is cut up in any case
+            yield rest
+            rest = ""
+    yield rest
 
 
 def is_speakable(text: str) -> bool:

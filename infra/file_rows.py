@@ -20,7 +20,7 @@ from infra.errors import DiskFull, InvalidRequest, NotFound
 from infra.file_names import new_id
 from infra.file_store import FileStore, Incoming
 from infra.sections import FilesSettings
-from infra.tables import BatchRow, FileRow, UploadPartRow
+from infra.tables import BatchRow, FileRow, LoraRow, UploadPartRow
 from infra.types import FileId, Frozen, KeyName
 
 GENERATED = "generated"
@@ -209,7 +209,7 @@ class Files:
         left = list(set(refs))
         for some in (left[at : at + _AT_ONCE] for at in range(0, len(left), _AT_ONCE)):
             needed: set[str] = set()
-            for ref in (col(FileRow.ref), col(UploadPartRow.ref), col(BatchRow.input_ref)):
+            for ref in (col(FileRow.ref), col(UploadPartRow.ref), col(BatchRow.input_ref), col(LoraRow.ref)):
                 needed |= {one for one in session.exec(select(ref).where(ref.in_(some))).all() if one}
             for unneeded in set(some) - needed:
                 self.store.remove(unneeded)
@@ -217,7 +217,7 @@ class Files:
     def used_bytes(self, session: Session, key: KeyName | None) -> int:
         """What the files of a key, or all, take; the same content twice counts twice."""
         used = 0
-        for table in (FileRow, UploadPartRow):
+        for table in (FileRow, UploadPartRow, LoraRow):
             query = select(func.coalesce(func.sum(table.size_bytes), 0))
             used += int(session.exec(query if key is None else query.where(table.key_name == key)).one())
         return used

@@ -29,7 +29,9 @@ class Metrics:
         )
         self.tokens = Tally("coderai_tokens", "Tokens by direction.", ("key", "model", "direction"))
         self.units = Tally(
-            "coderai_units", "Used besides tokens: pages read, seconds of sound heard.", ("key", "model", "kind")
+            "coderai_units",
+            "Used besides tokens: pages read, seconds heard, characters spoken, images and videos made.",
+            ("key", "model", "kind"),
         )
         self.retries = Tally("coderai_step_retries", "Steps tried once more elsewhere.", ("model",))
         for tally in (self.requests, self.queue_wait, self.first_token, self.tokens, self.units, self.retries):

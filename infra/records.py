@@ -85,7 +85,7 @@ class RunRecord:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     units: float = 0.0
-    """What was used besides tokens: pages read, seconds of sound heard."""
+    """What was used besides tokens: pages read, seconds heard, characters spoken, images and videos made."""
     boot: str = ""
     """The life of the front that ran it (`Boot`)."""
     payload: Payload | None = None

@@ -41,6 +41,9 @@ class ModelsSettings(Section):
         (), description="Folders that a model's path must lie under, besides `<home>/models`. Empty adds none."
     )
     packaged: bool = Field(True, description="Offer the models that come in Python packages, where they are installed.")
+    idle_unload_minutes: float = Field(
+        30.0, ge=0, description="Minutes after which a model that nobody asks for leaves memory; 0 = never."
+    )
     hub_url: str = Field("https://huggingface.co", description="Where `coderai models add OWNER/REPO` downloads from.")
     hub_token: SecretStr | None = Field(None, description="Token for gated repositories of the hub.")
 
@@ -123,6 +126,15 @@ class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is written.")
     format: Literal["text", "json"] = Field("text", description="One line of text, or one JSON object, a record.")
     access: bool = Field(True, description="One line a request.")
+
+
+class LorasSettings(Section):
+    """LoRA adapters of image and video requests (`/v1/loras`); they count against the quotas of `[files]`."""
+
+    roots: tuple[Path, ...] = Field(
+        (), description="Folders from which a request may name an adapter by path. Empty: none may."
+    )
+    max_mb: int = Field(1024, ge=1, description="Largest adapter, in MiB; a larger one answers 413.")
 
 
 class FilesSettings(Section):

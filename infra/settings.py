@@ -24,6 +24,7 @@ from infra.sections import (
     FlowsSettings,
     LlamaSettings,
     LogSettings,
+    LorasSettings,
     ModelsSettings,
     RecordSettings,
     ResponsesSettings,
@@ -41,6 +42,7 @@ __all__ = [
     "FlowsSettings",
     "LlamaSettings",
     "LogSettings",
+    "LorasSettings",
     "ModelsSettings",
     "RecordSettings",
     "ResponsesSettings",
@@ -85,6 +87,7 @@ class Settings(BaseSettings):
     responses: ResponsesSettings = ResponsesSettings()
     log: LogSettings = LogSettings()
     files: FilesSettings = FilesSettings()
+    loras: LorasSettings = LorasSettings()
     model: tuple[dict[str, Any], ...] = Field(
         (), description="Models declared in the file, one `[[model]]` table each; read-only elsewhere."
     )

@@ -2,15 +2,15 @@
 
 from datetime import UTC, date, datetime
 
-from sqlalchemy import JSON, BigInteger, Column, DateTime, Dialect, String
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Dialect, Float, String, UniqueConstraint
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
 from infra.types import Json
 
-HEAD = "0002"
+HEAD = "0005"
 """The revision that this version works with: the newest file of `infra/migrations/versions`."""
-REVISIONS = frozenset({"0001", "0002"})
+REVISIONS = frozenset({"0001", "0002", "0003", "0004", "0005"})
 """Every revision that this version can bring up to date, HEAD included."""
 
 
@@ -73,6 +73,7 @@ class UsageRow(SQLModel, table=True):
     prompt_tokens: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     completion_tokens: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     seconds: float = 0.0
+    units: float = Field(default=0.0, sa_column=Column(Float(), nullable=False, server_default="0"))
 
 
 class ResponseRow(SQLModel, table=True):
@@ -151,7 +152,7 @@ class UploadPartRow(SQLModel, table=True):
 
 class BatchRow(SQLModel, table=True):
     """A batch. `input_ref` is its input's content while it runs; `moments` when it came into each status, in seconds
-    since the epoch by OpenAI's names; `errors` why it was refused, as OpenAI's objects."""
+    since the epoch by OpenAI's names; `errors` why it was refused, `usage` what it has used, as OpenAI's objects."""
 
     __tablename__ = "batch"
 
@@ -174,3 +175,22 @@ class BatchRow(SQLModel, table=True):
     total: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     completed: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
     failed: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    model: str | None = Field(default=None, sa_column=Column(String(200), nullable=True))
+    usage: dict[str, Json] | None = Field(default=None, sa_column=Column(JSON, nullable=True))
+
+
+class LoraRow(SQLModel, table=True):
+    """A LoRA adapter of a key, in the file store under `ref`; `shared`: an admin's, whose name everybody may use."""
+
+    __tablename__ = "lora"
+    __table_args__ = (UniqueConstraint("key_name", "name"),)
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    name: str | None = Field(default=None, sa_column=Column(String(100), nullable=True))
+    shared: bool = Field(sa_column=Column(Boolean(), nullable=False))
+    base_model: str | None = Field(default=None, sa_column=Column(String(200), nullable=True))
+    rank: int = Field(sa_column=Column(BigInteger, nullable=False))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    ref: str = Field(sa_column=Column(String(71), nullable=False, index=True))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False))

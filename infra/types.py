@@ -1,7 +1,7 @@
 """The base of our value objects, and the ids that must not be confused with plain text."""
 
 import os
-from typing import NewType
+from typing import Final, NewType
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -15,6 +15,9 @@ EngineId = NewType("EngineId", str)
 """One engine: `<pool>/<model>`; stable over restarts of its process."""
 PoolId = NewType("PoolId", str)
 """A work pool: a card's id (`cpu`, `cuda-<uuid>`, `vulkan-0`), or `service:<host>` for a far service."""
+HEAD_POOL: Final = PoolId("head")
+"""The work pool that stands for this install, as the one that took a request: what holds for it holds for all requests,
+far services' too, and a run that no card of it served belongs there."""
 KeyName = NewType("KeyName", str)
 """The name of an API key: what logs and metrics show."""
 FileId = NewType("FileId", str)

@@ -20,7 +20,8 @@ class Usage:
     """What one key used of one model in one way (`kind`: chat, embeddings, …) on one day (UTC). Counts add up.
 
     `seconds` is the time that the requests took together; `units` what they used besides tokens, in what the kind is
-    counted in: pages read (`ocr`), seconds of sound heard (`transcription`).
+    counted in: pages read (`ocr`), seconds of sound heard (`transcription`), characters
+    spoken (`speech`), images and videos made.
     """
 
     day: date

@@ -40,7 +40,7 @@ async def draw_images(call: TaskCall) -> TaskResult:
         data = await _drawn(call, wanted, files, call.part(number, len(seeds)))
         form = wanted.output_format
         images.append({"blob": await call.keep(data), "media_type": MEDIA_TYPES[form], "suffix": form, "seed": seed})
-    return TaskResult({"images": images})
+    return TaskResult({"images": images}, units=len(images))
 
 
 async def collect_images(call: TaskCall) -> TaskResult:

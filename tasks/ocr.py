@@ -28,7 +28,8 @@ async def read_document(call: TaskCall) -> TaskResult:
     pieces, results = await _read(call)
     named = _object(pieces[0]).get("name")
     pages = _pages(results[0])
-    return TaskResult(orjson.dumps(_answer(call.leased().entry.format.value, pages) | {"filename": named}))
+    answer = _answer(call.leased().entry.format.value, pages) | {"filename": named}
+    return TaskResult(orjson.dumps(answer), units=len(pages))
 
 
 async def read_part(call: TaskCall) -> TaskResult:
@@ -41,7 +42,8 @@ async def read_part(call: TaskCall) -> TaskResult:
     read: list[Json] = [
         {"file": _object(piece)["file"], **_object(result)} for piece, result in zip(pieces, results, strict=True)
     ]
-    return TaskResult({"engine": call.leased().entry.format.value, "pieces": read})
+    pages = sum(len(_list(_object(result).get("pages", []))) for result in results)
+    return TaskResult({"engine": call.leased().entry.format.value, "pieces": read}, units=pages)
 
 
 async def merge_documents(call: TaskCall) -> TaskResult:

@@ -2,12 +2,17 @@
 
 from tasks.embed_parts import compare_parts, embed_part, merge_embeddings
 from tasks.generate import generate
+from tasks.images import collect_images, draw_images
 from tasks.ocr import merge_documents, read_document, read_part
+from tasks.recording_parts import cut_recording, merge_transcripts, transcribe_part
 from tasks.rerank import embed_and_compare, merge_scores, rank, score
+from tasks.responses.count import count_tokens
 from tasks.responses.respond import respond
+from tasks.speech import join_speech, speak, speak_far, speak_part
 from tasks.split import split
 from tasks.transcribe import transcribe, write_transcript
 from tasks.types import Task
+from tasks.video import collect_videos, film_video
 
 TASKS: dict[str, Task] = {
     "generate": generate,
@@ -20,9 +25,21 @@ TASKS: dict[str, Task] = {
     "compare_parts": compare_parts,
     "merge_scores": merge_scores,
     "respond": respond,
+    "count_tokens": count_tokens,
     "ocr": read_document,
     "ocr_part": read_part,
     "merge_ocr": merge_documents,
+    "draw_images": draw_images,
+    "collect_images": collect_images,
+    "film_video": film_video,
+    "collect_videos": collect_videos,
     "transcribe": transcribe,
+    "cut_recording": cut_recording,
+    "transcribe_part": transcribe_part,
+    "merge_transcripts": merge_transcripts,
     "write_transcript": write_transcript,
+    "speak": speak,
+    "speak_part": speak_part,
+    "speak_far": speak_far,
+    "join_speech": join_speech,
 }

@@ -12,7 +12,7 @@ from infra.ffmpeg_audio import FORMS, encode, encoded, resampled
 from infra.types import Json
 from infra.wav import HEAD_BYTES, read_head
 from tasks.refusals import refusal
-from tasks.types import TaskCall, TaskResult, Usage
+from tasks.types import TaskCall, TaskResult
 from workers.connection import BrokenOff, Connection
 
 PATH: Final = "/audio/speech"
@@ -46,12 +46,12 @@ async def speak(call: TaskCall) -> TaskResult:
     async with _asked(call) as sound:
         if call.channel is None or stream is None:
             whole = await encode(sound.pieces, form, sound.rate_hz)
-            return TaskResult(whole, _usage(call), FORMS[form].media_type)
+            return TaskResult(whole, media_type=FORMS[form].media_type, units=_chars(call))
         async with contextlib.aclosing(encoded(sound.pieces, form, sound.rate_hz)) as made:
             async for piece in made:
                 await call.channel.write(_delta(piece) if stream == "sse" else piece)
     ending = _done(_chars(call)) if stream == "sse" else b""
-    return TaskResult(b"", _usage(call), FORMS[form].media_type, ending)
+    return TaskResult(b"", media_type=FORMS[form].media_type, ending=ending, units=_chars(call))
 
 
 async def speak_part(call: TaskCall) -> TaskResult:
@@ -68,7 +68,7 @@ async def speak_part(call: TaskCall) -> TaskResult:
                 raise EngineFailed(f"{call.leased().id} says more than a text of this length can have in it")
     ref = await call.keep(bytes(samples))
     part: dict[str, Json] = {"blob": ref, "rate_hz": sound.rate_hz, "bytes": len(samples)}
-    return TaskResult(part, _usage(call))
+    return TaskResult(part, units=_chars(call))
 
 
 async def join_speech(call: TaskCall) -> TaskResult:
@@ -107,7 +107,7 @@ async def speak_far(call: TaskCall) -> TaskResult:
                 raise EngineFailed(f"{call.leased().id} answered with more than {_FAR_BYTES >> 20} MiB")
     form = str(request.get("response_format") or _DEFAULT_FORM)
     media_type = FORMS[form].media_type if form in FORMS else "application/octet-stream"
-    return TaskResult(bytes(whole), Usage(len(str(request.get("input", "")))), media_type)
+    return TaskResult(bytes(whole), media_type=media_type, units=len(str(request.get("input", ""))))
 
 
 @contextlib.asynccontextmanager
@@ -205,11 +205,6 @@ def _nothing() -> InvalidRequest:
 def _chars(call: TaskCall) -> int:
     given = call.inputs["sentences"]
     return sum(len(str(each)) for each in given) if isinstance(given, list) else 0
-
-
-def _usage(call: TaskCall) -> Usage:
-    """A character counts as a token: there is nothing else that every voice could be measured by."""
-    return Usage(_chars(call))
 
 
 def _delta(piece: bytes) -> bytes:

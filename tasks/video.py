@@ -35,7 +35,9 @@ async def film_video(call: TaskCall) -> TaskResult:
         raise refusal(engine.id, PATH, status, body, ours=False)
     if not body:
         raise EngineFailed(f"{engine.id} answered without a video")
-    return TaskResult({"blob": await call.keep(body), "media_type": "video/mp4", "suffix": "mp4", "seed": wanted.seed})
+    ref = await call.keep(body)
+    video: dict[str, Json] = {"blob": ref, "media_type": "video/mp4", "suffix": "mp4", "seed": wanted.seed}
+    return TaskResult(video, units=1)
 
 
 async def collect_videos(call: TaskCall) -> TaskResult:

@@ -9,6 +9,7 @@ from aiohttp import web
 from infra.hardware.cards import Card
 from infra.supervisor.types import ChildSpec, ChildState
 from infra.types import PoolId
+from tests.loopback import serve
 from workers.pools.card import CardPool
 from workers.types import Capability, ModelEntry, ModelFormat
 from workers.wire import EngineLaunch
@@ -38,15 +39,17 @@ class FakeChildren:
     """`Children` whose processes are servers in this one: an engine demands its key, as the real ones do; the others
     (flow-run server, worker process) only answer the flow-run server's health check.
 
-    `answer` handles every POST; `broken` names children that end at once, `frozen` those whose health check never
-    answers; `slow_s` delays readiness.
+    `answer` handles every POST, `progress` tells what is worked on; `broken` names children that end at once, `frozen`
+    those whose health check never answers; `slow_s` delays readiness.
     """
 
     def __init__(self, answer: Handler | None = None) -> None:
         self.answer: Handler = answer or _hello
+        self.progress: Handler = _nothing
         self.broken: set[str] = set()
         self.frozen: set[str] = set()
         self.slow_s = 0.0
+        self.last_words = "error: not a GGUF file"
         self.started: list[str] = []
         self.stopped: list[str] = []
         self.specs: dict[str, ChildSpec] = {}
@@ -112,7 +115,7 @@ class FakeChildren:
                 status="backoff",
                 incarnation=incarnation,
                 reason="exit code 1",
-                log_tail=("error: not a GGUF file",),
+                log_tail=(self.last_words,),
                 note=spec.note,
             )
             self._set(state)
@@ -121,11 +124,10 @@ class FakeChildren:
         app.router.add_get("/health", self._health_of(name))
         app.router.add_get("/flows/api/health", self._health_of(name))
         if "/" in name:
-            app.router.add_post("/v1/{path:.*}", self._guarded(spec.secret_env["LLAMA_API_KEY"]))
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+            guarded = self._guarded(spec.secret_env["LLAMA_API_KEY"])
+            app.router.add_get("/v1/progress", guarded)
+            app.router.add_post("/v1/{path:.*}", guarded)
+        runner, _url = await serve(app)
         self._runners[name] = runner
         port = runner.addresses[0][1]
         state = ChildState(name=name, status="running", pid=1, port=port, incarnation=incarnation, note=spec.note)
@@ -136,7 +138,7 @@ class FakeChildren:
         async def handle(request: web.Request) -> web.StreamResponse:
             if request.headers.get("Authorization") != f"Bearer {key}":
                 return web.json_response({"error": {"message": "Invalid API Key", "code": 401}}, status=401)
-            return await self.answer(request)
+            return await (self.answer if request.method == "POST" else self.progress)(request)
 
         return handle
 
@@ -174,3 +176,7 @@ def launch_of(spec: ChildSpec) -> EngineLaunch:
 
 async def _hello(_request: web.Request) -> web.Response:
     return web.json_response({"choices": [{"message": {"content": "hello"}}]})
+
+
+async def _nothing(_request: web.Request) -> web.Response:
+    return web.json_response({"data": []})

@@ -18,6 +18,7 @@ from infra.errors import CoderAIError, ModelNotFound
 from infra.listen import RUN_FILE
 from infra.types import EngineId, Frozen, Json, KeyName, PoolId
 from tests.fakes import make_entry
+from tests.loopback import serve
 from workers.refused import refusal
 from workers.sites import Site
 from workers.types import Capability, Placement
@@ -75,10 +76,7 @@ class FakeFront:
         app.router.add_get("/internal/pools", self._pools)
         app.router.add_post("/internal/runs/{run}/cancel", self._cancel)
         app.router.add_get("/internal/leases", self._lease)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await serve(app)
         file = self.home.joinpath(*RUN_FILE)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(orjson.dumps({"url": self.url, "pid": 1, "token": self.token}))
@@ -177,10 +175,7 @@ class FakeEngine:
     async def __aenter__(self) -> Self:
         app = web.Application()
         app.router.add_post("/v1/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await serve(app, handler_cancellation=True)
         return self
 
     async def __aexit__(self, *_: object) -> None:

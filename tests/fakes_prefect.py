@@ -14,6 +14,7 @@ from typing import Any, cast
 from aiohttp import WSMsgType, web
 
 from infra.prefect_address import PrefectAddress
+from tests.loopback import serve
 
 TOKEN = "coderai:0123456789abcdef"
 AUTHORIZATION = "Basic " + base64.b64encode(TOKEN.encode()).decode()
@@ -80,10 +81,7 @@ class FakePrefectServer:
             app.router.add_get(f"{API}/{name}", self._stream)
         app.router.add_get("/flows/{path:.*}", self._page)
         # auto_decompress is the server's side of aiohttp: bodies are kept as they come.
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, auto_decompress=False)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await serve(app, auto_decompress=False)
         return self
 
     async def __aexit__(self, *_exc: object) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from aiohttp import web
 
 from infra.prefect_address import PrefectAddress
+from tests.loopback import serve
 
 AUTHORIZATION = "Basic Y29kZXJhaTpodXNo"
 FLOWS = ("chat", "completions", "responses", "embeddings", "rerank", "transcription", "batch")
@@ -71,10 +72,7 @@ class FakePrefect:
                 web.patch(f"{_API}/work_pools/{{name}}", self._change_pool),
             ]
         )
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await serve(app)
         return self
 
     async def __aexit__(self, *_exc: object) -> None:

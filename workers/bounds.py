@@ -6,14 +6,12 @@ Nothing is counted here: what runs in a pool is what its engines have in flight,
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from infra.types import ModelName, PoolId
+from infra.types import HEAD_POOL, ModelName, PoolId
 from workers.lines import SlotLine
 from workers.live import Engine
 from workers.pools.card import CardPool
 from workers.types import EngineView, PoolView
 
-HEAD = PoolId("head")
-"""The work pool that stands for this install: what holds for it holds for all requests, far services' too."""
 POOL_PAUSED = "pool_paused"
 """The code of the error where only a pause is in the way, or a limit of 0."""
 
@@ -58,7 +56,7 @@ class Bounds:
 
     def obey(self, orders: Orders) -> None:
         """Take new orders over, instead of those before."""
-        head = orders.by_pool.get(HEAD, Order())
+        head = orders.by_pool.get(HEAD_POOL, Order())
         self.closed = None if head.paused is None else f"this install takes no new requests: {head.paused}"
         self._most = head.limit
         ours = {pool: orders.by_pool.get(pool, Order()) for pool in self._pools}
@@ -88,7 +86,7 @@ class Bounds:
         """Why the engine's pool takes no more than it has, or None."""
         most = self._most
         if most is not None and sum(other.in_flight for other in self._all()) >= most:
-            return _limit_words(HEAD, most)
+            return _limit_words(HEAD_POOL, most)
         most = self._limits.get(engine.pool)
         if most is not None and sum(other.in_flight for other in self._all() if other.pool == engine.pool) >= most:
             return _limit_words(engine.pool, most)

@@ -6,6 +6,9 @@ _BACKENDS: dict[ModelFormat, tuple[str, ...]] = {
     ModelFormat.GGUF: ("cuda", "rocm", "vulkan", "cpu"),
     ModelFormat.WHISPER: ("cpu",),
     ModelFormat.RAPIDOCR: ("cpu",),
+    ModelFormat.PIPER: ("cpu",),
+    ModelFormat.DIFFUSERS: ("cuda", "rocm", "cpu"),
+    ModelFormat.SENTENCE_TRANSFORMERS: ("cuda", "rocm", "cpu"),
     ModelFormat.SERVICE: ("service",),
 }
 

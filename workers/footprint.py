@@ -19,7 +19,12 @@ class Share(NamedTuple):
 
 SHARES: Final[dict[ModelFormat, Share]] = {
     ModelFormat.WHISPER: Share(base_bytes=200 << 20, weights_ratio=1.1, slot_bytes=512 << 20),
+    ModelFormat.PIPER: Share(base_bytes=400 << 20, weights_ratio=2.0, slot_bytes=16 << 20),
     ModelFormat.RAPIDOCR: Share(base_bytes=200 << 20, weights_ratio=2.0, slot_bytes=700 << 20),
+    # torch with transformers takes 460 MiB, a full batch of MiniLM 300 more, of a wider network half its weights; its
+    # requests take turns.
+    ModelFormat.SENTENCE_TRANSFORMERS: Share(base_bytes=800 << 20, weights_ratio=1.5, slot_bytes=16 << 20),
+    ModelFormat.DIFFUSERS: Share(base_bytes=800 << 20, weights_ratio=1.1, slot_bytes=2048 << 20),
 }
 """Measured with the packaged models; every runtime but llama.cpp has a line here."""
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from infra.clock import Clock, monotonic
-from infra.errors import LoadFailed
+from infra.errors import LoadFailed, NotInstalled
 from infra.settings import LlamaSettings
 from infra.supervisor.types import Children, ChildSpec, ChildState
 from workers.engine.flags import read_flags
@@ -12,7 +12,7 @@ from workers.engine.provider import load_deadline_s, load_failure
 from workers.live import Engine
 from workers.transport import Transport
 from workers.types import ModelFormat
-from workers.wire import EngineLaunch
+from workers.wire import NOT_INSTALLED, EngineLaunch
 
 _POLL_S = 0.1
 _HEALTH_TIMEOUT_S = 2.0
@@ -42,12 +42,12 @@ class Loader:
 
         Raises:
             LoadFailed: it ended, was quarantined or passed its deadline; the process is gone by then.
-            NotInstalled: the configured llama-server cannot be run.
+            NotInstalled: the configured llama-server cannot be run, or a library that the model needs is missing.
         """
         state = await self._children.start(await self._spec(launch))
         try:
             await self.wait_ready(engine, state.incarnation)
-        except (LoadFailed, asyncio.CancelledError):
+        except (LoadFailed, NotInstalled, asyncio.CancelledError):
             await asyncio.shield(self._children.stop(engine.id))
             raise
 
@@ -56,13 +56,14 @@ class Loader:
 
         Raises:
             LoadFailed: the process ended, or the deadline, which grows with the weights, has passed.
+            NotInstalled: it ended for want of a library.
         """
         started_s = self._clock()
         deadline_s = load_deadline_s(engine.entry.weights_bytes, self._settings)
         while True:
             state = self._children.states().get(engine.id)
             if state is None or state.incarnation != incarnation or state.status != "running":
-                raise LoadFailed(f"model '{engine.model}' could not be loaded on {engine.pool}: {_why(state)}")
+                raise _failed(engine, _why(state))
             health = await self._transport.alive(f"http://127.0.0.1:{state.port}/health", {}, _HEALTH_TIMEOUT_S)
             if health == 200:
                 await self._point(engine, state)
@@ -92,6 +93,13 @@ class Loader:
         engine.props = await self._transport.get_object(f"http://127.0.0.1:{state.port}/props", engine.headers)
         engine.incarnation = state.incarnation
         engine.state, engine.reason = "ready", ""
+
+
+def _failed(engine: Engine, why: str) -> LoadFailed | NotInstalled:
+    """The error for a process that ended."""
+    if why.startswith(NOT_INSTALLED):
+        return NotInstalled(f"model '{engine.model}' cannot be loaded: {why.removeprefix(NOT_INSTALLED)}")
+    return LoadFailed(f"model '{engine.model}' could not be loaded on {engine.pool}: {why}")
 
 
 def _why(state: ChildState | None) -> str:

@@ -32,6 +32,9 @@ _MAGICS: Final = (
     (b"<", "a web page or XML: the address gave a page in place of the file"),
 )
 _MOST_MAGIC: Final = max(len(magic) for magic, _what in _MAGICS)
+MAX_RANK: Final = 8192
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,500}", re.ASCII)
+"""Of a tensor. The libraries make patterns of them, and a pattern can take for ever."""
 _HALF = re.compile(r"(?P<stem>.+?)[._]lora(?:_linear_layer)?[._](?P<half>A|B|down|up)(?:\.[A-Za-z0-9_-]+)?\.weight")
 """One matrix of a pair, in the spellings of peft, kohya-ss and older diffusers."""
 _BESIDES: Final = (
@@ -152,15 +155,14 @@ def _data_bytes(tensors: dict[str, _Tensor]) -> int:
 
 
 def _facts(tensors: dict[str, _Tensor]) -> LoraFacts:
-    halves: dict[str, set[str]] = {}
-    rank = 0
+    halves: dict[str, dict[str, list[int]]] = {}
     for name, tensor in tensors.items():
+        if not _NAME.fullmatch(name):
+            raise _bad(f"{name[:100]!r} is no name of a tensor")
         match = _HALF.fullmatch(name)
         if match is not None:
             half = "down" if match["half"] in ("A", "down") else "up"
-            halves.setdefault(match["stem"], set()).add(half)
-            if half == "down" and tensor.shape:
-                rank = max(rank, tensor.shape[0])
+            halves.setdefault(match["stem"], {})[half] = tensor.shape
         elif not name.endswith(_BESIDES):
             raise _bad(
                 f"its tensor {name[:100]!r} is no part of a LoRA, which has pairs of lora_A and lora_B, or lora_down "
@@ -169,9 +171,17 @@ def _facts(tensors: dict[str, _Tensor]) -> LoraFacts:
     single = next((stem for stem, both in halves.items() if len(both) < 2), None)
     if single is not None:
         raise _bad(f"the layer {single[:100]!r} has one half of its pair only")
-    if not halves or not rank:
+    if not halves:
         raise _bad("it has no pair of lora_A and lora_B, or lora_down and lora_up")
-    return LoraFacts(rank, len(halves))
+    return LoraFacts(max(_rank(stem, **pair) for stem, pair in halves.items()), len(halves))
+
+
+def _rank(stem: str, down: list[int], up: list[int]) -> int:
+    """The rank of a pair. Room is made by it, before the matrices are looked at."""
+    sound = len(down) > 1 and len(up) > 1 and 0 not in (*down, *up) and down[0] == up[1]
+    if not sound or down[0] > MAX_RANK:
+        raise _bad(f"the shapes of the layer {stem[:100]!r}, {down} and {up}, have no rank of 1 to {MAX_RANK}")
+    return down[0]
 
 
 def _bad(why: str) -> InvalidRequest:

@@ -22,6 +22,7 @@ from infra.errors import EngineFailed
 from infra.types import Json
 from workers.connection import BrokenOff, Connection
 from workers.live import Engine
+from workers.wire import PART_HEADER, RUN_HEADER, STEP_HEADER, Mark
 
 KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which llama.cpp's server, and uvicorn, close an idle connection."""
@@ -74,10 +75,10 @@ class Transport:
         self._open: list[Connection] = []
         self._sweeping: asyncio.TimerHandle | None = None
 
-    async def post(self, engine: Engine, path: str, body: bytes) -> Connection:
+    async def post(self, engine: Engine, path: str, body: bytes, mark: Mark | None = None) -> Connection:
         """Send JSON to `path` below the engine's `/v1`; the answer's head is there on return, its body is not read.
 
-        Whoever gets the answer lets it go.
+        Whoever gets the answer lets it go. An engine process of ours is told the `mark`.
 
         Raises:
             EngineFailed: no connection, or it broke before the answer's head.
@@ -86,7 +87,8 @@ class Transport:
         target = self._targets.get(address)
         if target is None or target.headers is not engine.headers:
             target = self._target(address, engine)
-        request = b"%b%d\r\n\r\n%b" % (target.head, len(body), body)
+        marked = "".join(f"{name}: {value}\r\n" for name, value in _marks(engine, mark)).encode() if mark else b""
+        request = b"%b%d\r\n%b\r\n%b" % (target.head, len(body), marked, body)
         connection = self._kept(target)
         try:
             if connection is not None:
@@ -105,7 +107,12 @@ class Transport:
         return connection
 
     async def upload(
-        self, engine: Engine, path: str, fields: Sequence[tuple[str, str]], *files: FilePart
+        self,
+        engine: Engine,
+        path: str,
+        fields: Sequence[tuple[str, str]],
+        *files: FilePart,
+        mark: Mark | None = None,
     ) -> tuple[int, bytes]:
         """Send a form with files to `path` below the engine's `/v1`; the answer's status and whole body.
 
@@ -118,6 +125,7 @@ class Transport:
         for file in files:
             form.add_field(file.field, file.content, filename=file.name, content_type=file.media_type)
         headers = {name: value for name, value in engine.headers.items() if name.lower() != "content-type"}
+        headers |= dict(_marks(engine, mark))
         try:
             async with self._session.post(
                 engine.base_url + path, data=form, headers=headers, allow_redirects=False
@@ -225,6 +233,14 @@ class Transport:
         for idle in self._idle.values():
             idle[:] = [each for each in idle if each.kept(oldest_s)]
         self._sweeping = self._loop.call_later(KEEP_ALIVE_S, self._sweep) if self._open else None
+
+
+def _marks(engine: Engine, mark: Mark | None) -> tuple[tuple[str, str], ...]:
+    """The headers that tell an engine process whose work it does: runs are no business of far services."""
+    if mark is None or not engine.local:
+        return ()
+    part = f"{mark.before + 1}/{mark.requests}"
+    return (RUN_HEADER, mark.run), (STEP_HEADER, mark.step), (PART_HEADER, part)
 
 
 @functools.cache

@@ -23,17 +23,24 @@ class Capability(StrEnum):
     STT = "stt"
     TTS = "tts"
     OCR = "ocr"
+    IMAGES = "images"
+    VIDEO = "video"
 
 
 class ModelFormat(StrEnum):
     """What the weights are, and so which runtime serves them; `service` has none here.
 
-    `whisper` is a folder that CTranslate2 reads; `rapidocr` a folder of ONNX files.
+    `whisper` is a folder that CTranslate2 reads; `rapidocr` a folder of ONNX files; `piper` a folder with a voice;
+    `diffusers` a pipeline's folder (`model_index.json`); `sentence-transformers` a transformer's folder that gives
+    vectors or scores.
     """
 
     GGUF = "gguf"
     WHISPER = "whisper"
     RAPIDOCR = "rapidocr"
+    PIPER = "piper"
+    DIFFUSERS = "diffusers"
+    SENTENCE_TRANSFORMERS = "sentence-transformers"
     SERVICE = "service"
 
 
@@ -84,6 +91,9 @@ class ModelEntry(Frozen):
     pooling: Pooling | None = None
     gpu_layers: int = Field(default=-1, ge=-1)
     """Layers on the card; -1 = all that fit."""
+    offload: Literal["none", "model", "sequential"] = "none"
+    """Of a pipeline of diffusers: what waits in RAM until it is used, for a card that is too small: each of its models
+    (`model`), or each of their layers (`sequential`, slow)."""
     rerank_method: Literal["cross_encoder", "cosine"] | None = None
 
     service_url: str | None = Field(default=None, pattern=r"^https?://")

@@ -1,6 +1,6 @@
 """The shapes that the front shares with its engine processes and with the worker process of the job lane."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -30,12 +30,54 @@ class EngineLaunch(Frozen):
 
 LLAMA_TOKEN_VARIABLE = "LLAMA_API_KEY"
 """Environment variable with the key that an engine process demands; llama-server's own name for it."""
+RUN_HEADER = "X-Coderai-Run"
+STEP_HEADER = "X-Coderai-Step"
+PART_HEADER = "X-Coderai-Part"
+"""Of a request to an engine process: whose work it is, and which part of it (`2/4`), so that its progress is found."""
+
+
+class Mark(NamedTuple):
+    """Whose work a request to an engine is; a step of `requests` such requests has `before` this one."""
+
+    run: RunId
+    step: str
+    before: int = 0
+    requests: int = 1
+
+
+class Working(Frozen):
+    """One request that an engine process works on (`GET /v1/progress`): `current` of `total` in the named phase.
+
+    `run` and `step` are None where the request did not say. `before` requests of `requests` in the step are done.
+    `per_s` is the pace in this phase.
+    """
+
+    run: RunId | None
+    step: str | None
+    before: int = 0
+    requests: int = 1
+    phase: str
+    current: int
+    total: int
+    per_s: float
+    elapsed_s: float
+
+
+class WorkingList(Frozen):
+    """All that an engine process works on."""
+
+    data: tuple[Working, ...]
+
+
+NOT_INSTALLED = "not installed: "
+"""What an engine process says before the reason, when a library is missing: no other try will help."""
 
 
 class LeaseAsk(Frozen):
     """A job's step asks the front for a slot: the first message on `/internal/leases`, which holds the lease open.
 
-    `tried` are engine incarnations that have failed the step already.
+    `tried` are engine incarnations that have failed the step already. `peers` are the steps of the plan that do the
+    same as this one, itself included; `done` names those of them that have their results.
     """
 
     run: RunId
@@ -45,6 +87,8 @@ class LeaseAsk(Frozen):
     model: ModelName
     demand: Demand
     tried: tuple[tuple[EngineId, int], ...] = ()
+    peers: int = 1
+    done: tuple[str, ...] = ()
 
 
 class LeaseGiven(Frozen):
@@ -82,3 +126,4 @@ class LeaseOver(Frozen):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    units: float = 0.0

@@ -10,8 +10,7 @@ from api.jobs import flow_runs
 from api.services import Services
 from infra.errors import InvalidRequest, NotFound
 from infra.prefect_shapes import WorkPoolState
-from infra.types import Frozen, Json, PoolId
-from workers.bounds import HEAD
+from infra.types import HEAD_POOL, Frozen, Json, PoolId
 from workers.pools.orders import CARD_TYPE, HEAD_TYPE, orders, seen
 
 router = APIRouter(prefix="/v1/pools", tags=["pools"])
@@ -89,6 +88,6 @@ def _view(services: Services, pool: WorkPoolState, unusable: str | None) -> Work
         device=pool.device,
         paused=pool.is_paused,
         concurrency_limit=pool.concurrency_limit,
-        running=sum(engine.in_flight for engine in engines if pool.name == HEAD or engine.pool == pool.name),
+        running=sum(engine.in_flight for engine in engines if pool.name == HEAD_POOL or engine.pool == pool.name),
         unusable=unusable,
     )

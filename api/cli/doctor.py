@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from api.cli.doctor_extras import check_extras
 from api.cli.local import fetch
 from infra.doctor import Check, check_config, check_database, check_home, check_port, check_python, check_spool
 from infra.doctor_hardware import (
@@ -38,6 +39,7 @@ from infra.listen import RUN_FILE
 from infra.recorder_status import SET_ASIDE_FILE, read_status
 from infra.settings import LlamaSettings, Settings, config_path, inherited_environment, load_settings
 from workers.engine.flags import read_flags
+from workers.engine.piper.install import COMMAND, piper_python
 from workers.packaged.catalogue import INSTALL, PACKAGED, Find, PackagedModel, find_folder, is_ready, served_path
 from workers.types import ModelFormat
 from workers.weights import read_weights
@@ -89,8 +91,10 @@ def examine() -> Iterator[Check]:
     if settings.flows.server == "child":
         yield from recorder_checks(settings)
     yield check_engine(settings.llama)
+    yield check_extras(settings)
     if settings.models.packaged:
         yield from (check_packaged(model, settings.home) for model in PACKAGED)
+        yield check_piper()
     yield from machine_checks(settings)
 
 
@@ -168,6 +172,14 @@ def check_engine(llama: LlamaSettings) -> Check:
         last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         return Check("llama.cpp", "problem", f"xllamacpp cannot be imported: {last}", "install again: make serve")
     return Check("llama.cpp", "ok", f"xllamacpp {done.stdout.strip()}, CPU only")
+
+
+def check_piper(root: Path | None = None) -> Check:
+    """piper, which has an environment of its own below the cache folder."""
+    python = piper_python(root)
+    if python is None:
+        return Check("piper", "warning", "not installed: /v1/audio/speech speaks with far services only", COMMAND)
+    return Check("piper", "ok", str(python.parents[1]))
 
 
 def check_packaged(model: PackagedModel, home: Path, find: Find = find_folder) -> Check:

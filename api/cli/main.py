@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from api.cli import doctor, engines, models, plan, pools, runs, serve, tokens, usage
+from api.cli import doctor, engines, loras, models, plan, pools, runs, serve, tokens, usage
 from infra.errors import CoderAIError
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.add_typer(models.app, name="models")
+app.add_typer(loras.app, name="loras")
 app.add_typer(tokens.app, name="tokens")
 app.command("plan")(plan.plan)
 app.add_typer(engines.app, name="engines")

@@ -11,7 +11,8 @@ from infra.usage import list_usage
 
 
 def usage(days: Annotated[int, typer.Option(min=1, help="How many days back, today included (UTC).")] = 7) -> None:
-    """Show requests, errors, tokens, units (pages read, seconds of sound heard) and time, by day, key and model."""
+    """Show requests, errors, tokens, units (pages read, seconds heard, characters spoken, images and
+    videos made) and time, by day, key and model."""
     today = datetime.now(UTC).date()
     lines = table(
         "day", "key", "model", "kind", "requests", "errors", "prompt tokens", "completion tokens", "seconds", "units"

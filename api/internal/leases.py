@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from api.accounting import JobStep
 from api.asgi import Message, Receive, Send
+from api.job_steps import HeldStep
 from api.services import Services
 from infra.clock import monotonic
 from infra.errors import CoderAIError, InvalidRequest
@@ -54,6 +55,10 @@ class LeaseRoute:
         Raises:
             CoderAIError: there is no slot to be had; as `Fleet.acquire`.
         """
+        with self._services.progress.jobs.hold(ask) as step:
+            await self._held(ask, step, receive, send)
+
+    async def _held(self, ask: LeaseAsk, step: HeldStep, receive: Receive, send: Send) -> None:
         entry = self._services.shelf.catalogue.get(ask.model)
         ending = asyncio.ensure_future(receive())
         taking = asyncio.ensure_future(self._services.fleet.acquire(ask.demand, entry, frozenset(ask.tried)))
@@ -63,8 +68,10 @@ class LeaseRoute:
             await asyncio.wait({ending, taking}, return_when=asyncio.FIRST_COMPLETED)
             if taking.done():
                 lease = taking.result()
+                step.engine = lease.engine
                 await _say(send, _given(lease).model_dump_json())
                 over = _end(await ending)
+                step.finished = over is not None and not over.failed
         finally:
             ending.cancel()
             taking.cancel()
@@ -88,6 +95,7 @@ class LeaseRoute:
                 again=bool(ask.tried),
                 prompt_tokens=told.prompt_tokens,
                 completion_tokens=told.completion_tokens,
+                units=told.units,
             )
         )
 

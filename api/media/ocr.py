@@ -1,22 +1,19 @@
 """`POST /v1/ocr` and `/v1/ocr/batch`: from what a client sends, in a form or in JSON, to the request to be planned."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-import orjson
-
-from api.accounting import Account
 from api.asgi import Exchange, Receive, Scope, Send, parse_object
-from api.jobs import LANE, is_job
 from api.media.given import Given, clean_name, fetch, read_given
 from api.media.parts import is_form, parse_parts
-from api.openai.endpoint import Endpoint, Resource
+from api.media.visit import MediaVisit
+from api.openai.endpoint import Resource
 from api.openai.schemas.ocr import MAX_FILES, check_fields, how
 from api.services import Services
 from infra.egress import Egress
 from infra.errors import InvalidRequest, NotInstalled, PayloadTooLarge, UserError
-from infra.types import Json, RunId
+from infra.types import Json
 from workers.documents.opening import count_pages
 from workers.documents.types import sniff
 from workers.types import Capability, ModelEntry, ModelFormat
@@ -39,43 +36,23 @@ class OcrEndpoint:
         self._desk = Desk(services, egress or Egress(), batch=batch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; afterwards its documents are there only if its run is kept."""
-        visit = _Visit(self._services, self._resource, self._desk)
-        try:
-            await visit(scope, receive, send)
-        finally:
-            await visit.leave()
+        """Answer one request."""
+        await _Visit(self._services, self._resource, self._desk)(scope, receive, send)
 
 
-class _Visit(Endpoint):
+class _Visit(MediaVisit):
     """One request, with the documents that it has brought."""
 
     def __init__(self, services: Services, resource: Resource, desk: "Desk") -> None:
         super().__init__(services, resource)
         self._desk = desk
-        self._refs: list[str] = []
-        self._job = False
-        self._refused = False
 
-    async def leave(self) -> None:
-        """Let go of the documents."""
-        kept, keep = self._services.kept, not self._refused
-        for ref in self._refs:
-            await asyncio.to_thread(kept.leave, ref, job=self._job, keep=keep)
-
-    async def _answer(self, exchange: Exchange, run: RunId, account: Account) -> None:
-        try:
-            await super()._answer(exchange, run, account)
-        except Exception:
-            self._refused = account.record is None  # it never became a run
-            raise
-
-    async def _read(self, exchange: Exchange) -> tuple[bytes, dict[str, Json]]:
+    async def _take(self, exchange: Exchange) -> dict[str, Json]:
         raw = await exchange.body(self._max_body_bytes)
-        lane = exchange.header(LANE)
-        self._job = lane is not None and is_job(lane)
-        body = await self._desk.accept(exchange.header(b"content-type"), raw, self._refs, job=self._job)
-        return orjson.dumps(body), body
+        return await self._desk.accept(exchange.header(b"content-type"), raw, self.put)
+
+
+Put = Callable[[bytes], Awaitable[str]]
 
 
 class Desk:
@@ -88,15 +65,15 @@ class Desk:
         self._max_bytes = services.settings.server.max_body_mb * 2**20
         self._reading = asyncio.Semaphore(_READERS)
 
-    async def accept(self, content_type: str | None, raw: bytes, refs: list[str], *, job: bool) -> dict[str, Json]:
-        """The request as `schemas.ocr.normal` takes it; `refs` gets the blobs that were made for it.
+    async def accept(self, content_type: str | None, raw: bytes, put: Put) -> dict[str, Json]:
+        """The request as `schemas.ocr.normal` takes it; `put` keeps a document where its steps find it.
 
         Raises:
             UserError: it is wrong, or its one document cannot be read.
         """
         fields, files = await asyncio.to_thread(self._taken, content_type, raw)
         entry = self._model(fields)
-        documents = await self._documents(files, refs, job=job)
+        documents = await self._documents(files, put)
         return {"model": entry.name, "files": documents, "batch": self._batch, **how(fields)}
 
     def _taken(self, content_type: str | None, raw: bytes) -> tuple[dict[str, Json], list[Given]]:
@@ -147,8 +124,8 @@ class Desk:
             raise NotInstalled(f"model '{entry.name}' is served far away, where documents cannot be sent")
         return entry
 
-    async def _documents(self, files: Sequence[Given], refs: list[str], *, job: bool) -> list[Json]:
-        """Each file as the planner takes it; `refs` gets the blobs that were made.
+    async def _documents(self, files: Sequence[Given], put: Put) -> list[Json]:
+        """Each file as the planner takes it.
 
         Raises:
             UserError: one cannot be read, where it is the only one.
@@ -167,20 +144,8 @@ class Desk:
                 said: dict[str, Json] = {"message": error.message, "code": error.code, "kind": kind}
                 described.append({"name": file.name, "error": said})
                 continue
-            ref = await asyncio.to_thread(self._put, data, refs, job=job)
-            described.append({"name": file.name, "pages": pages, "blob": ref})
+            described.append({"name": file.name, "pages": pages, "blob": await put(data)})
         return described
-
-    def _put(self, data: bytes, refs: list[str], *, job: bool) -> str:
-        """Keep a document where its steps find it."""
-        kept = self._services.kept
-        incoming = kept.begin(len(data), len(data), job=job)
-        try:
-            incoming.write(data)
-            refs.append(kept.keep(incoming, job=job))
-        finally:
-            incoming.discard()
-        return refs[-1]
 
     async def _pages(self, data: bytes) -> int:
         """The number of a document's pages.

@@ -3,15 +3,15 @@
 While bytes come the client has time; only one that sends nothing for `server.body_timeout_s` is closed.
 """
 
-import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from api.asgi import ASGIApp, ClientGone, Exchange, Receive, Scope, Send
-from api.multipart import Form, FormReader
+from api.asgi import ASGIApp, Exchange
+from api.media.admission import answering
+from api.media.intake import announced_bytes, received
+from api.multipart import Form
 from api.openai.file_shapes import (
     Purpose,
     checked_filename,
@@ -22,23 +22,14 @@ from api.openai.file_shapes import (
     part_object,
 )
 from api.services import Services
-from infra.errors import CoderAIError, InvalidRequest, PayloadTooLarge
+from infra.errors import InvalidRequest
 from infra.file_rows import NewFile
-from infra.file_store import Incoming
 from infra.tokens import Key
 from infra.types import KeyName, UploadId
 from infra.upload_rows import PART_BYTES
 
-log = logging.getLogger("api.openai.files")
-
 _PARTS = re.compile(r"/v1/uploads/([^/]+)/parts")
-_PIECE_BYTES = 256 << 10
-"""What is gathered before it goes to a thread: the way there costs as much as writing some tens of KiB."""
-_FORM_BYTES = 64 << 10
-"""What a body may have besides the file: boundaries, headers, fields."""
 _FIELDS = frozenset({"purpose", "expires_after[anchor]", "expires_after[seconds]"})
-
-Take = Callable[[Exchange, Key], Awaitable[BaseModel]]
 
 
 class FileIntake:
@@ -53,44 +44,20 @@ class FileIntake:
         if method != "POST":
             return None
         if path == "/v1/files":
-            return self._answering(self._file)
+            return answering(self._services, self._file)
         parts = _PARTS.fullmatch(path)
         if parts is None:
             return None
         upload = UploadId(parts[1])
-        return self._answering(lambda exchange, key: self._part(exchange, key, upload))
-
-    def _answering(self, take: Take) -> ASGIApp:
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            exchange = Exchange(scope, receive, send)
-            try:
-                made = await self._admitted(exchange, take)
-                await exchange.answer(200, made.model_dump_json(exclude_none=True).encode())
-            except ClientGone:
-                return
-            except CoderAIError as error:
-                await exchange.fail(error, [])
-            except Exception as error:
-                log.exception("POST %s failed", exchange.path)
-                await exchange.fail(error, [])
-
-        return answer
-
-    async def _admitted(self, exchange: Exchange, take: Take) -> BaseModel:
-        key = self._services.auth.require(exchange.headers, "user")
-        self._services.limits.enter(key.name)
-        try:
-            return await take(exchange, key)
-        finally:
-            self._services.limits.leave(key.name)
+        return answering(self._services, lambda exchange, key: self._part(exchange, key, upload))
 
     async def _file(self, exchange: Exchange, key: Key) -> BaseModel:
         files, most_bytes = self._desk.files, self._services.settings.files.max_file_mb << 20
         hint = "send it in parts (POST /v1/uploads), or raise files.max_file_mb"
-        announced = _announced_bytes(exchange, most_bytes, hint)
+        announced = announced_bytes(exchange, most_bytes, hint)
         incoming = await self._desk.run(lambda: files.begin(key.name, most_bytes, announced, hint))
         try:
-            form = await self._received(exchange, "file", incoming)
+            form = await received(exchange, "file", incoming.write, self._desk.run)
             new = _new_file(form, key.name)
             return file_object(await self._desk.run(lambda: files.add(incoming, new)))
         finally:
@@ -98,57 +65,16 @@ class FileIntake:
 
     async def _part(self, exchange: Exchange, key: Key, upload: UploadId) -> BaseModel:
         uploads, owner = self._desk.uploads, None if key.scope == "admin" else key.name
-        announced = _announced_bytes(exchange, PART_BYTES, "send it in more parts")
+        announced = announced_bytes(exchange, PART_BYTES, "send it in more parts")
         incoming = await self._desk.run(lambda: uploads.begin_part(upload, owner, announced))
         try:
-            form = await self._received(exchange, "data", incoming)
+            form = await received(exchange, "data", incoming.write, self._desk.run)
             if not form.has_file:
                 raise InvalidRequest("the body has no part called data", param="data")
             _require_known(form, frozenset())
             return part_object(await self._desk.run(lambda: uploads.add_part(upload, owner, incoming)))
         finally:
             await self._desk.run(incoming.discard)
-
-    async def _received(self, exchange: Exchange, field: str, incoming: Incoming) -> Form:
-        reader = FormReader(exchange.header(b"content-type"), field, incoming.write)
-        async for piece in _pieces(exchange):
-            await self._desk.run(lambda piece=piece: reader.feed(piece))  # type: ignore[misc]
-        return reader.finish()
-
-
-async def _pieces(exchange: Exchange) -> AsyncIterator[bytes]:
-    """The body as it comes, gathered a little; its sender has more time after each piece.
-
-    Raises:
-        ClientGone: it left.
-    """
-    gathered = bytearray()
-    more = True
-    while more:
-        message = await exchange.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        gathered += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(gathered) >= _PIECE_BYTES or not more:
-            exchange.client.more_time()
-            yield bytes(gathered)
-            gathered.clear()
-
-
-def _announced_bytes(exchange: Exchange, most_bytes: int, hint: str) -> int:
-    """The body's length where the client tells it.
-
-    Raises:
-        PayloadTooLarge: it is over the limit: nothing of it is read.
-    """
-    claimed = exchange.header(b"content-length")
-    length_bytes = int(claimed) if claimed is not None and claimed.isascii() and claimed.isdecimal() else 0
-    if length_bytes > most_bytes + _FORM_BYTES:
-        raise PayloadTooLarge(
-            f"the file is over the limit of {most_bytes} bytes: {hint}", param="file", code="file_too_large"
-        )
-    return max(0, length_bytes - _FORM_BYTES)
 
 
 def _new_file(form: Form, key: KeyName) -> NewFile:

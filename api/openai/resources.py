@@ -6,16 +6,19 @@ from pydantic import TypeAdapter
 
 from api.openai.endpoint import Checked, Resource
 from api.openai.responses import mapping as responses
-from api.openai.responses.memory import MEMORY
+from api.openai.responses.memory import MEMORY, RECALLED
 from api.openai.responses.schema import ResponsesBody
 from api.openai.responses.schema import check as check_response
-from api.openai.schemas import audio, chat, completions, embeddings, ocr, rerank
+from api.openai.schemas import audio, chat, completions, embeddings, images, ocr, rerank, speech, video
 from flows.chat import plan_chat, plan_completions
 from flows.embeddings import SPREAD_EMBEDDINGS, plan_embeddings
+from flows.images import SPREAD_IMAGES, plan_images
 from flows.ocr import SPREAD_OCR, plan_ocr
 from flows.rerank import SPREAD_RERANK, plan_rerank
-from flows.responses import plan_responses
-from flows.transcription import plan_transcription
+from flows.responses import plan_input_tokens, plan_responses
+from flows.speech import SPREAD_SPEECH, plan_speech
+from flows.transcription import SPREAD_TRANSCRIPTION, plan_transcription
+from flows.video import SPREAD_VIDEO, plan_video
 from infra.types import Json
 from workers.types import Capability, ModelEntry, ModelFormat
 
@@ -53,13 +56,35 @@ def _responses(body: Body, entry: ModelEntry) -> Checked:
     return Checked(made, body.get("stream") is True)
 
 
+def _input_tokens(body: Body, entry: ModelEntry) -> Checked:
+    far = _far(entry)
+    check_response(body, far=far)
+    # Of a far service the response itself is asked about, its conversation in it; of an engine the chat that it is.
+    asked: Body = {
+        name: value for name, value in body.items() if name not in ("previous_response_id", "store", "stream")
+    }
+    return Checked({"request": asked if far else responses.chat_of(asked)})
+
+
 def _transcription(body: Body, _entry: ModelEntry) -> Checked:
-    audio.check(body)
-    return Checked(body)
+    return Checked(audio.normal(body))
+
+
+def _speech(body: Body, entry: ModelEntry) -> Checked:
+    speech.check(body, unknown_fields=_far(entry))
+    return Checked(body, body.get("stream_format") is not None)
 
 
 def _ocr(body: Body, _entry: ModelEntry) -> Checked:
     return Checked(ocr.normal(body))
+
+
+def _images(body: Body, _entry: ModelEntry) -> Checked:
+    return Checked(images.normal(body))
+
+
+def _video(body: Body, _entry: ModelEntry) -> Checked:
+    return Checked(video.normal(body))
 
 
 RESOURCES: dict[str, Resource] = {
@@ -68,15 +93,24 @@ RESOURCES: dict[str, Resource] = {
     "responses": Resource(
         Capability.CHAT, _responses, plan_responses, responses.opening, memory=MEMORY, counted="responses"
     ),
+    "input_tokens": Resource(
+        Capability.CHAT, _input_tokens, plan_input_tokens, memory=RECALLED, counted="input_tokens"
+    ),
     "embeddings": Resource(Capability.EMBEDDINGS, _embeddings, plan_embeddings, spread=SPREAD_EMBEDDINGS),
     "rerank": Resource(Capability.RERANK, _rerank, plan_rerank, spread=SPREAD_RERANK),
     "ocr": Resource(Capability.OCR, _ocr, plan_ocr, spread=SPREAD_OCR),
-    "transcription": Resource(Capability.STT, _transcription, plan_transcription),
+    "images": Resource(Capability.IMAGES, _images, plan_images, spread=SPREAD_IMAGES),
+    "video": Resource(Capability.VIDEO, _video, plan_video, spread=SPREAD_VIDEO),
+    "speech": Resource(Capability.TTS, _speech, plan_speech, spread=SPREAD_SPEECH),
+    "transcription": Resource(
+        Capability.STT, _transcription, plan_transcription, spread=SPREAD_TRANSCRIPTION, counted="transcription"
+    ),
 }
 PATHS = {
     "/v1/chat/completions": "chat",
     "/v1/completions": "completions",
     "/v1/responses": "responses",
+    "/v1/responses/input_tokens": "input_tokens",
     "/v1/embeddings": "embeddings",
     "/v1/rerank": "rerank",
 }
@@ -88,6 +122,7 @@ def request_schemas() -> dict[str, dict[str, Any]]:
         "chat": chat.ChatBody,
         "completions": completions.CompletionsBody,
         "responses": ResponsesBody,
+        "input_tokens": ResponsesBody,
         "embeddings": embeddings.EmbeddingsBody,
         "rerank": rerank.RerankBody,
     }

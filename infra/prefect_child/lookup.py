@@ -11,6 +11,7 @@ from prefect.server.database import PrefectDBInterface
 from infra.clock import Clock, monotonic
 from infra.prefect_child.batch import NotReady
 from infra.prefect_child.rows import Place
+from infra.types import HEAD_POOL
 
 log = logging.getLogger("infra.prefect_child.lookup")
 
@@ -19,8 +20,6 @@ FRESH_S = 10.0
 PATIENCE_S = 120.0
 """How long runs wait for the deployment of their flow, which the worker process makes at its start."""
 _AGAIN_S = 1.0
-HEAD = "head"
-"""The pool of the install that took the request: where a run belongs that no card of it served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Snapshot:
 
     def queue_of(self, pool: str | None) -> Queue | None:
         """The queue for a run that `pool` served: the pool's own, else the head's. A far service has no pool here."""
-        return self.queues.get(pool or HEAD) or self.queues.get(HEAD)
+        return self.queues.get(pool or HEAD_POOL) or self.queues.get(HEAD_POOL)
 
 
 class Places:

@@ -22,10 +22,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from infra.prefect_child import events
 from infra.prefect_child.batch import Batch, Recorded, RowsRefused, SchemaUnknown
 from infra.prefect_child.crash import crash_left_behind
-from infra.prefect_child.lookup import HEAD, Places
+from infra.prefect_child.lookup import Places
 from infra.prefect_child.rows import Row, Rows, add_run, pool_of
 from infra.prefect_child.trouble import Locked, in_our_words
 from infra.records import Boot
+from infra.types import HEAD_POOL
 
 log = logging.getLogger("infra.prefect_child.write")
 
@@ -84,7 +85,7 @@ class Recorder:
 
     async def _write(self, runs: list[Recorded], boots: list[Boot]) -> list[Event]:
         try:
-            pools = {pool_of(run.record) or HEAD for run in runs}
+            pools = {pool_of(run.record) or HEAD_POOL for run in runs}
             await self._places.prepare({run.record.flow for run in runs}, pools)
             rows = self._rows(runs)
             async with self._db.session_context(begin_transaction=True, with_for_update=True) as session:

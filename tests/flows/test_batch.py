@@ -104,7 +104,8 @@ async def test_another_try_does_what_is_left(files: Files, tmp_path: Path, clock
     run, _ = run_of(files, Batches(files).get(batch.id, ME), again, tmp_path, clock)
     ended = await run.carry_out()
     assert (ended.status, ended.completed) == ("completed", 30)
-    assert len(again.asked) == 30 - done
+    # A result that was just being written when the first try ended has come to the disk after the count.
+    assert 30 - done - AT_ONCE <= len(again.asked) <= 30 - done
     assert len(lines_of(files, ended.output_file)) == 30
     assert (await run.carry_out()).status == "completed"
 

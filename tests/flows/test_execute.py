@@ -10,7 +10,7 @@ import pytest
 from flows.execute import Executor
 from flows.plan import Plan, Step, StepId, TaskName
 from infra.errors import EngineFailed, InvalidRequest, NoRoom, ServiceDown
-from infra.types import EngineId, ModelName, PoolId
+from infra.types import EngineId, ModelName, PoolId, RunId
 from tasks.types import Task, TaskCall, TaskResult
 from workers.live import Engine, Lease
 from workers.speeds import Speeds
@@ -51,6 +51,7 @@ class Story:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.run = RunId("00000000-0000-0000-0000-000000000001")
 
     def placed(self, step: Step, lease: Lease | None) -> None:
         self.lines.append(f"{step.id} at {lease.engine.pool if lease else 'front'}")
@@ -266,6 +267,18 @@ async def test_what_an_engine_delivered_is_noted() -> None:
     await Executor({"work": work, "gather": gather}, transport, speeds=speeds).run(made, FakePlacer("x"), Story())
     await transport.close()
     assert (speeds.of(EngineId("x/m"), ModelName("m")) or 0) > 0
+
+
+@pytest.mark.parametrize(("done", "noted"), [(None, True), (4, True), (0, False)])
+async def test_what_a_part_says_that_it_did_is_what_counts(done: int | None, noted: bool) -> None:
+    async def given(_call: TaskCall) -> TaskResult:
+        return TaskResult([], items=done)
+
+    transport, speeds = Transport(), Speeds()
+    made = plan(step("split", "gather", leased=False), part("part-1", "given"))
+    await Executor({"given": given, "gather": gather}, transport, speeds=speeds).run(made, FakePlacer("x"), Story())
+    await transport.close()
+    assert (speeds.of(EngineId("x/m"), ModelName("m")) is not None) is noted
 
 
 async def test_a_dead_service_is_named_as_such() -> None:

@@ -16,7 +16,7 @@ from tasks.types import TaskResult, Usage
 from tests.fakes import make_entry
 from workers.jobs.leases import JobLease
 from workers.live import Engine, Lease
-from workers.types import Capability, PassedOver, Placement
+from workers.types import Capability, Demand, PassedOver, Placement
 from workers.wire import LeaseAsk, LeaseOver
 
 RUN, ANN = RunId("5d2c0f6e-0000-4000-8000-000000000000"), KeyName("ann")
@@ -82,6 +82,18 @@ async def test_a_run_of_a_pool_for_one_card_stays_on_it() -> None:
     assert slots.asked[0].demand.pin == "cuda-1"
 
 
+async def test_the_front_hears_how_many_steps_do_the_same_and_which_are_done() -> None:
+    slots = Slots()
+    rows = [Step(StepId(f"video-{number}"), TaskName("film"), {}) for number in range(1, 4)]
+    made = Plan("video", ModelName("m"), (*rows, Step(StepId("collect"), TaskName("collect"), {})))
+    recorder = RunRecorder(RUN, made, ANN)
+    JobNotes(recorder, print).kept(rows[0])
+    placer = JobPlacer(slots, RUN, made, ANN, print, record=recorder.record)
+    await placer.of(StepId("video-2")).acquire(Demand(ModelName("m"), Capability.VIDEO), frozenset())
+    await placer.of(StepId("another")).acquire(Demand(ModelName("m"), Capability.VIDEO), frozenset())
+    assert [(ask.peers, ask.done) for ask in slots.asked] == [(3, ("video-1",)), (1, ())]
+
+
 def test_the_log_says_where_and_why() -> None:
     notes = Notes()
     notes.notes.placed(notes.steps[0], lease())
@@ -94,6 +106,14 @@ def test_a_finished_step_tells_its_lease_the_tokens() -> None:
     notes.notes.finished(notes.steps[0], TaskResult({}, Usage(5, 2, 1)))
     assert held.over == LeaseOver(prompt_tokens=5, completion_tokens=2, cached_tokens=1)
     assert notes.recorder.record.prompt_tokens == 5
+
+
+def test_a_finished_step_tells_its_lease_what_else_it_used() -> None:
+    notes, held = Notes(), lease()
+    notes.notes.placed(notes.steps[0], held)
+    notes.notes.finished(notes.steps[0], TaskResult({}, units=12.5))
+    assert held.over == LeaseOver(units=12.5)
+    assert (notes.recorder.record.units, notes.recorder.record.prompt_tokens) == (12.5, None)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +165,7 @@ def test_what_needs_no_engine_needs_no_lease() -> None:
         ({}, None, ()),
         ({"score": {"scores": []}}, (), ()),
         ({"split": [[0, 3], [3, 2]], "part-1": {}}, (3, 2), (3, 2)),
+        ({"split": {"ranges": [[0, 3], [3, 2]], "pieces": []}, "part-1": {}}, (3, 2), (3, 2)),
     ],
 )
 def test_kept_results_fit_the_cut_that_they_were_made_for(

@@ -1,5 +1,7 @@
 """A text in sentences, in parts, over the engines: every sentence once, in order."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,16 @@ def test_a_long_sentence_is_cut_where_one_draws_breath() -> None:
     assert all(len(each) <= SENTENCE_CHARS and each.endswith((",", ".")) for each in found)
     assert "".join(found).replace(",", "").replace(" ", "") == (clause * 12 + ".").replace(" ", "")
     assert [len(each) for each in sentences("x" * 700)] == [300, 300, 100]
+
+
+def test_a_text_that_never_ends_a_quotation_takes_no_longer_than_others() -> None:
+    began_s = time.process_time()
+    assert "".join(sentences("“a " * 60_000)).count("“a") == 60_000
+    assert time.process_time() - began_s < 2
+
+
+def test_a_long_text_has_the_same_sentences_as_its_parts() -> None:
+    assert sentences(f"{TEXT} " * 40) == sentences(TEXT) * 40
 
 
 @given(st.text(max_size=2000))

@@ -113,6 +113,7 @@ def test_port() -> None:
 def test_spool(tmp_path: Path) -> None:
     assert check_spool(tmp_path / "none", 1000).status == "ok"
     (tmp_path / "1.seg").write_bytes(bytes(800))
-    assert check_spool(tmp_path, 1000).status == "ok"
+    (tmp_path / "0.seg").symlink_to(tmp_path / "gone")  # as one that goes between listing and looking
+    assert check_spool(tmp_path, 1000) == Check("spool", "ok", "0.0 of 0 MiB")
     (tmp_path / "2.seg").write_bytes(bytes(1))
     assert_mendable(check_spool(tmp_path, 1000), "warning", "MiB")

@@ -18,7 +18,7 @@ from infra.errors import EngineFailed, InvalidRequest, PayloadGone, UpstreamRefu
 from infra.types import EngineId, Json, PoolId
 from infra.wav import head
 from tasks.speech import join_speech, speak, speak_far, speak_part
-from tasks.types import TaskCall, Usage
+from tasks.types import TaskCall
 from tests.fakes import make_entry
 from workers.live import Engine
 from workers.transport import Transport
@@ -106,7 +106,7 @@ def samples(whole: Json | bytes) -> bytes:
 async def test_without_a_client_that_waits_the_file_is_whole(voice: Voice) -> None:
     result = await speak(voice.call())
     assert samples(result.value) == SOUND
-    assert (result.media_type, result.usage) == ("audio/wav", Usage(8))
+    assert (result.media_type, result.units) == ("audio/wav", 8)
     assert voice.asked == [{"input": ["One.", "Two."], "voice": "alloy", "speed": 1.5, "model": "joe"}]
 
 
@@ -213,5 +213,5 @@ async def test_a_far_service_s_bytes_are_passed_on_as_they_are(voice: Voice, str
     request: dict[str, Json] = {"input": "Hi.", "voice": "zoe", "response_format": "opus", "more": 1}
     result = await speak_far(voice.call(client, request=request))
     assert (b"".join(client.pieces) if client else result.value) == b"\xff\xf3 anything at all"
-    assert (result.media_type, result.usage) == ("audio/ogg", Usage(3))
+    assert (result.media_type, result.units) == ("audio/ogg", 3)
     assert voice.asked == [{**request, "model": "joe"}]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from infra.errors import NoCapacity, NoRoom, QueueFull
-from infra.types import ModelName, PoolId
+from infra.types import HEAD_POOL, ModelName, PoolId
 from tests.fakes import FakeChildren, make_entry, make_pool
 from tests.workers.conftest import MakeFleet, acquire, demand
-from workers.bounds import HEAD, POOL_PAUSED, Order, Orders
+from workers.bounds import POOL_PAUSED, Order, Orders
 from workers.fleet import Fleet
 from workers.live import Lease
 from workers.types import ModelEntry, ModelFormat
@@ -237,7 +237,7 @@ async def test_a_paused_install_refuses_every_new_request(make_fleet: MakeFleet)
     (entry,) = await ready(fleet, "m", max_instances=1)
     held = await acquire(fleet, entry)
     task = await waiting(fleet, entry)
-    order(fleet, HEAD, paused="paused in the flow-run UI (work pool 'head')")
+    order(fleet, HEAD_POOL, paused="paused in the flow-run UI (work pool 'head')")
     for refused in (task, acquire(fleet, entry)):
         with pytest.raises(NoCapacity, match=r"takes no new requests: paused in the flow-run UI \(work pool 'head'\)$"):
             await refused
@@ -253,7 +253,7 @@ async def test_the_install_s_limit_bounds_far_services_too(make_fleet: MakeFleet
     url = f"http://127.0.0.1:{children.states()['cpu/m'].port}"
     far = make_entry("far", path=None, format=ModelFormat.SERVICE, service_url=url)
     (await acquire(fleet, far)).release()
-    order(fleet, HEAD, limit=1)
+    order(fleet, HEAD_POOL, limit=1)
     held = await acquire(fleet, far)
     task = await waiting(fleet, entry)
     held.release()
@@ -325,7 +325,7 @@ class _Play:
             self.grown[pool] = min(self.grown[pool], now)
 
     def in_flight(self, pool: PoolId) -> int:
-        return sum(engine.in_flight for engine in self.fleet.engines() if pool in (HEAD, engine.pool))
+        return sum(engine.in_flight for engine in self.fleet.engines() if pool in (HEAD_POOL, engine.pool))
 
     async def end(self) -> None:
         async with asyncio.timeout(10):
@@ -355,7 +355,7 @@ class _Play:
             self.dice.choice(self.tasks).cancel()
 
     def _order(self) -> None:
-        pools = [PoolId("a"), PoolId("b"), HEAD]
+        pools = [PoolId("a"), PoolId("b"), HEAD_POOL]
         self.limits = {pool: self.dice.randrange(1, 4) for pool in pools if self.dice.random() < 0.6}
         self.grown = {pool: self.in_flight(pool) for pool in self.limits}
         paused = {pool for pool in pools[:2] if self.dice.random() < 0.2}

@@ -41,3 +41,9 @@ def test_another_runtime_takes_its_base_its_weights_and_a_share_for_each_request
     one = needed(weights_bytes=1000, max_instances=1)
     assert needed(weights_bytes=1 << 30, max_instances=1) - one > 1 << 30
     assert needed(weights_bytes=1000, max_instances=3) - one == 2 * (512 << 20)
+
+
+@pytest.mark.parametrize("model_format", [ModelFormat.SENTENCE_TRANSFORMERS, ModelFormat.DIFFUSERS])
+def test_a_folder_takes_its_weights_and_its_libraries(model_format: ModelFormat) -> None:
+    entry = make_entry(format=model_format, weights_bytes=2 << 30, max_instances=1)
+    assert needed_bytes(entry, LlamaSettings()) > (2 << 30) + (460 << 20)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from infra.errors import LoadFailed
+from infra.errors import LoadFailed, NotInstalled
 from infra.settings import LlamaSettings
 from infra.supervisor.types import ChildState
 from infra.types import EngineId
@@ -72,6 +72,15 @@ async def test_a_child_that_ends_fails_with_its_last_words_and_is_gone(bench: Be
     bench.children.broken.add(ID)
     words = r"^model 'm' could not be loaded on cpu: not a GGUF file$"
     with pytest.raises(LoadFailed, match=words):
+        await bench.load()
+    assert bench.children.stopped == [ID]
+    assert bench.children.states() == {}
+
+
+async def test_a_missing_library_is_no_failure_of_the_load(bench: Bench) -> None:
+    bench.children.broken.add(ID)
+    bench.children.last_words = "error: not installed: diffusers models need the extra 'torch'"
+    with pytest.raises(NotInstalled, match=r"^model 'm' cannot be loaded: diffusers models need the extra 'torch'$"):
         await bench.load()
     assert bench.children.stopped == [ID]
     assert bench.children.states() == {}

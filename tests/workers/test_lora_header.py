@@ -69,7 +69,13 @@ FILES: list[tuple[bytes, str]] = [
     (safetensors(WHOLE_MODEL), "no part of a LoRA"),
     (safetensors(LOHA), "no part of a LoRA"),
     (safetensors({"unet.a.lora_A.weight": (4, 8)}), "one half"),
-    (safetensors({"unet.a.lora_A.weight": (0, 8), "unet.a.lora_B.weight": (8, 0)}), "no pair"),
+    (safetensors({"unet.a.lora_A.weight": (0, 8), "unet.a.lora_B.weight": (8, 0)}), "no rank"),
+    (safetensors({"unet.a.lora_A.weight": (2**40, 0), "unet.a.lora_B.weight": (0, 2**40)}), "no rank"),
+    (safetensors({"unet.a.lora_A.weight": (4, 8), "unet.a.lora_B.weight": (8, 2)}), "no rank"),
+    (safetensors({"unet.a.lora_A.weight": (9000, 1), "unet.a.lora_B.weight": (1, 9000)}), "no rank"),
+    (safetensors({"unet.a.lora_A.weight": (4,), "unet.a.lora_B.weight": (8, 4)}), "no rank"),
+    (safetensors({"((.+)+)+X.lora_A.weight": (4, 8), "((.+)+)+X.lora_B.weight": (8, 4)}), "no name"),
+    (safetensors({**PAIR, "unet.(a|a)*.alpha": ()}), "no name"),
 ]
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from infra.types import EngineId, ModelName, PoolId
+from infra.types import HEAD_POOL, EngineId, ModelName, PoolId
 from tests.fakes import GIB, FakeChildren, make_entry, make_pool
 from tests.workers.conftest import MakeFleet, acquire
-from workers.bounds import HEAD, Order, Orders
+from workers.bounds import Order, Orders
 from workers.sites import Site, Sites, find_sites
 from workers.speeds import Speeds
 from workers.types import EngineView, ModelEntry, ModelFormat, PoolView, Snapshot
@@ -93,6 +93,6 @@ async def test_the_cluster_as_it_is_now(make_fleet: MakeFleet, children: FakeChi
         Site(lease.engine.pool, lease.engine.id, True, 4.0),
         Site(PoolId(other), EngineId(f"{other}/m"), False),
     )
-    fleet.bounds.obey(Orders({HEAD: Order("paused")}))
+    fleet.bounds.obey(Orders({HEAD_POOL: Order("paused")}))
     assert sites(entry) == ()
     lease.release()

@@ -13,10 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from infra.errors import EngineFailed
-from infra.types import EngineId, PoolId
+from infra.types import EngineId, PoolId, RunId
 from tests.fakes import make_entry
 from workers.live import Engine
 from workers.transport import Transport
+from workers.wire import Mark
 
 pytestmark = pytest.mark.enable_socket
 
@@ -316,3 +317,25 @@ async def test_the_addresses_of_engines_of_long_ago_are_not_kept(transport: Tran
         with pytest.raises(EngineFailed):
             await transport.post(engine(f"http://127.0.0.1:1/{number}/v1"), "/x", b"{}")
     assert len(transport._targets) <= 1000
+
+
+async def test_an_engine_process_is_told_whose_work_it_does_and_a_far_service_is_not(transport: Transport) -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        await request.read()
+        seen.append({name: value for name, value in request.headers.items() if name.startswith("X-Coderai")})
+        return web.Response(body=b"{}")
+
+    mark = Mark(RunId("run"), "part-1", 1, 3)
+    wanted = {"X-Coderai-Run": "run", "X-Coderai-Step": "part-1", "X-Coderai-Part": "2/3"}
+    async with served(handle) as url:
+        asked = engine(url)
+        for local in (True, False):
+            asked.local = local
+            answer = await transport.post(asked, "/a", b"{}", mark)
+            assert (answer.status, await answer.read()) == (200, b"{}")
+            assert await transport.upload(asked, "/a", [("a", "b")], mark=mark) == (200, b"{}")
+        answer = await transport.post(engine(url), "/a", b"{}")
+        assert await answer.read() == b"{}"
+    assert seen == [wanted, wanted, {}, {}, {}]

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -23,10 +24,23 @@ from pydantic import ValidationError
 from infra.errors import CoderAIError, EngineFailed, InvalidRequest, LoadFailed, NotInstalled, PayloadTooLarge
 from infra.settings import handed_over
 from infra.supervisor.types import EX_CONFIG
+from infra.types import RunId
 from workers.engine.forms import read_ask
 from workers.engine.runtimes import make_runtime
+from workers.engine.runtimes.progress import Progress
 from workers.engine.runtimes.protocol import Abandoned, Ask, Handler, Reply, Runtime
-from workers.wire import LLAMA_TOKEN_VARIABLE, EngineLaunch
+from workers.extras import not_installed
+from workers.wire import (
+    LLAMA_TOKEN_VARIABLE,
+    NOT_INSTALLED,
+    PART_HEADER,
+    RUN_HEADER,
+    STEP_HEADER,
+    EngineLaunch,
+    Mark,
+    Working,
+    WorkingList,
+)
 
 log = logging.getLogger("workers.engine")
 
@@ -36,6 +50,7 @@ _STATUS: tuple[tuple[type[CoderAIError], int], ...] = (
     (InvalidRequest, 400),
 )
 _JSON = {"Content-Type": "application/json"}
+_PART = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})", re.ASCII)
 _MOST_WAITING = 64
 """Requests beyond the slots: the front gives out slots, so there is hardly ever one."""
 
@@ -51,6 +66,7 @@ class EngineApp:
         self._threads = ThreadPoolExecutor(launch.slots, "runtime")
         self._slots = asyncio.Semaphore(launch.slots)
         self._waiting = 0
+        self._working: dict[Progress, Mark | None] = {}
         self._ready = False
 
     async def load(self) -> None:
@@ -58,8 +74,12 @@ class EngineApp:
 
         Raises:
             LoadFailed: it cannot be loaded.
+        NotInstalled: a library that it needs cannot be imported.
         """
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._runtime.load, self._launch)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._runtime.load, self._launch)
+        except ImportError as error:  # of a library that only this very model needs
+            raise not_installed(self._launch.entry.format, error) from error
         self._routes = self._runtime.routes()
         self._ready = True
 
@@ -68,6 +88,7 @@ class EngineApp:
         app = web.Application(client_max_size=0)
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/v1/progress", self._progress)
         app.router.add_post("/v1/{path:.+}", self._post)
         return app
 
@@ -82,6 +103,13 @@ class EngineApp:
         model = {"id": self._launch.entry.name, "object": "model", "created": 0, "owned_by": "coderai"}
         return web.json_response({"object": "list", "data": [model]})
 
+    async def _progress(self, request: web.Request) -> web.Response:
+        """What is being worked on, or waits for its turn, and how far it is."""
+        if not self._allowed(request):
+            return _failed("Invalid API Key", 401)
+        told = WorkingList(data=tuple(_working(progress, mark) for progress, mark in self._working.items()))
+        return web.Response(text=told.model_dump_json(), headers=_JSON)
+
     async def _post(self, request: web.Request) -> web.StreamResponse:
         if not self._allowed(request):
             return _failed("Invalid API Key", 401)
@@ -94,14 +122,18 @@ class EngineApp:
             return _failed("this engine has too many requests waiting", 503, kind="unavailable_error")
         gone = threading.Event()
         try:
-            return await self._answer(request, handler, gone)
+            ask = await read_ask(request, gone)
+            self._working[ask.progress] = _mark(request)
+            try:
+                return await self._answer(request, handler, ask)
+            finally:
+                del self._working[ask.progress]
         except CoderAIError as error:
             return _refused(error)
         finally:  # also when the client has left, which cancels this task: its handler then stops by itself
             gone.set()
 
-    async def _answer(self, request: web.Request, handler: Handler, gone: threading.Event) -> web.StreamResponse:
-        ask = await read_ask(request, gone)
+    async def _answer(self, request: web.Request, handler: Handler, ask: Ask) -> web.StreamResponse:
         self._waiting += 1
         try:
             await self._slots.acquire()
@@ -140,6 +172,30 @@ class EngineApp:
     def _allowed(self, request: web.Request) -> bool:
         given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, self._authorization)
+
+
+def _mark(request: web.Request) -> Mark | None:
+    """Whose work a request is, where it says so."""
+    run, step = request.headers.get(RUN_HEADER), request.headers.get(STEP_HEADER)
+    part = _PART.fullmatch(request.headers.get(PART_HEADER, "1/1"))
+    if not run or not step or part is None:
+        return None
+    return Mark(RunId(run), step, int(part[1]) - 1, int(part[2]))
+
+
+def _working(progress: Progress, mark: Mark | None) -> Working:
+    reached = progress.reached()
+    return Working(
+        run=mark.run if mark else None,
+        step=mark.step if mark else None,
+        before=mark.before if mark else 0,
+        requests=mark.requests if mark else 1,
+        phase=reached.phase,
+        current=reached.step,
+        total=reached.total,
+        per_s=reached.per_s,
+        elapsed_s=reached.elapsed_s,
+    )
 
 
 def _call(handler: Handler, ask: Ask) -> Reply:
@@ -195,9 +251,9 @@ async def serve(port: int, launch: EngineLaunch, key: str) -> None:
     """Answer on loopback until the process is ended.
 
     Raises:
-        LoadFailed: the model cannot be loaded.
+        LoadFailed, NotInstalled: the model cannot be loaded.
     """
-    engine = EngineApp(make_runtime(launch.entry.format), launch, key)
+    engine = EngineApp(make_runtime(launch.entry), launch, key)
     runner = web.AppRunner(engine.application(), access_log=None, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
@@ -225,6 +281,8 @@ def main(arguments: list[str]) -> int:
         return _fail(EX_CONFIG, f"{LLAMA_TOKEN_VARIABLE} is not set: an engine without a key would serve anybody")
     try:
         asyncio.run(serve(port, launch, key))
+    except NotInstalled as error:
+        return _fail(EX_CONFIG, f"{NOT_INSTALLED}{error.message}")
     except LoadFailed as error:
         return _fail(1, f"cannot load {launch.entry.name}: {error.message}")
     return 0

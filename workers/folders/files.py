@@ -23,7 +23,8 @@ PICKLES: Final = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 """Endings of weights that are Python pickles, as PyTorch writes them."""
 _CODE: Final = (".py", ".pyc", ".so")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
-_MOST_CONFIG_BYTES: Final = 1 << 20
+_ADAPTER: Final = "adapter_config.json"
+"""Where transformers finds one, it loads the model that is named there, from wherever that lies."""
 
 
 class Folder:
@@ -116,7 +117,11 @@ def require_no_code(path: Path) -> None:
                 f"{file} is a program: code that comes with a model is never run. If the model works without it, "
                 "remove it; else choose a model that its library knows"
             )
-        if file.name.endswith(".json") and "config" in file.name and file.stat().st_size <= _MOST_CONFIG_BYTES:
+        if file.name == _ADAPTER:
+            raise InvalidRequest(
+                f"{file} belongs to an adapter, which would be put on whatever model it names: get the whole model"
+            )
+        if file.name.endswith(".json") and "config" in file.name:
             word = _asks_for_code(Folder(file.parent).parsed(file.name))
             if word is not None:
                 raise InvalidRequest(

@@ -16,13 +16,12 @@ from prefect.client.schemas.objects import WorkPool
 from prefect.exceptions import ObjectAlreadyExists
 
 from infra.prefect_shapes import WorkPoolState
-from infra.types import PoolId
+from infra.types import HEAD_POOL, PoolId
 from workers.jobs.worker import CardWorker, HeadWorker
 from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 log = logging.getLogger(__name__)
 
-HEAD_POOL: Final = PoolId("head")
 _HEAD_WORDS: Final = "The install that took the request: jobs start here, and their steps go to the cards."
 _REMARK = re.compile(r"\s*\*\*Not served\*\*: .*", re.DOTALL)
 _PAGE: Final = 200

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from infra.errors import DiskFull, FlowsUnavailable
 from infra.files import make_private_folder, write_atomic
 from infra.prefect_shapes import WorkPoolState
-from infra.types import Frozen, PoolId
-from workers.bounds import HEAD, Bounds, Order, Orders
+from infra.types import HEAD_POOL, Frozen, PoolId
+from workers.bounds import Bounds, Order, Orders
 
 log = logging.getLogger("workers.pools.orders")
 
@@ -114,7 +114,7 @@ class OrderBook:
 
     def _say(self, before: Orders) -> None:
         now = self._orders
-        for pool in (*self._cards, HEAD):
+        for pool in (*self._cards, HEAD_POOL):
             order = now.by_pool.get(pool, Order())
             if order != before.by_pool.get(pool, Order()):
                 log.warning("pool %s: %s", pool, _words(order))
@@ -133,7 +133,7 @@ class OrderBook:
 def _target(pool: WorkPool, cards: Collection[PoolId]) -> PoolId | None:
     """The pool of ours that it speaks of."""
     if pool.type == HEAD_TYPE:
-        return HEAD if pool.name == HEAD else None
+        return HEAD_POOL if pool.name == HEAD_POOL else None
     if pool.name in cards:
         return pool.name
     return PoolId(pool.device) if pool.device is not None and pool.device in cards else None
@@ -141,7 +141,8 @@ def _target(pool: WorkPool, cards: Collection[PoolId]) -> PoolId | None:
 
 def _unusable(pool: WorkPool, cards: Collection[PoolId]) -> str:
     if pool.type == HEAD_TYPE:
-        return f"work pool '{pool.name}' cannot be used: an install has one pool of type {HEAD_TYPE}, which is '{HEAD}'"
+        only = f"an install has one pool of type {HEAD_TYPE}, which is '{HEAD_POOL}'"
+        return f"work pool '{pool.name}' cannot be used: {only}"
     names = "names no device" if pool.device is None else f"names the device '{pool.device}', which is not here"
     known = ", ".join(sorted(cards)) or "none"
     return f"work pool '{pool.name}' {names}; give its template's variable `device` one of these as default: {known}"

@@ -11,10 +11,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from api.cli.doctor import check_engine, check_packaged, doctor, read_dropped, recorder_checks, running_front
+from api.cli.doctor import (
+    check_engine,
+    check_packaged,
+    check_piper,
+    doctor,
+    read_dropped,
+    recorder_checks,
+    running_front,
+)
 from infra.settings import LlamaSettings, Settings
 from tests.tiny_gguf import write_tiny_llama
 from tests.workers.packaged.fakes import PIECES, FakePackages, add_parts, in_place_model, joined_model
+from workers.engine.piper.install import piper_folder
 from workers.packaged.ready import prepare_one
 
 PRIVATE_PORT = "CODERAI_SERVER__PORT"
@@ -110,6 +119,15 @@ async def test_packaged_models(tmp_path: Path) -> None:
     damaged = check_packaged(model, home, packages.find)  # the parts join to no real GGUF
     assert (damaged.status, b"".join(PIECES)[:4]) == ("problem", b"GGUF")
     assert damaged.mend
+
+
+def test_piper_is_there_or_the_command_is_named(tmp_path: Path) -> None:
+    missing = check_piper(tmp_path)
+    assert (missing.status, missing.mend) == ("warning", "coderai engines install piper")
+    python = piper_folder(tmp_path) / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert check_piper(tmp_path).status == "ok"
 
 
 async def test_a_whole_packaged_model(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Files of requests lie with the requests, or go with their answers."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from api.media.kept import PASSING, KeptFiles
 from infra.errors import NotFound
+from infra.file_store import FileStore
 from infra.settings import Settings, load_settings
 
 
@@ -90,3 +92,66 @@ def test_of_two_requests_with_one_file_one_that_is_kept_is_enough(tmp_path: Path
     kept.leave(first, job=False, keep=True)
     kept.leave(second, job=False, keep=False)
     assert files(settings)
+
+
+def stored(settings: Settings, data: bytes) -> tuple[str, Path]:
+    """Content in another folder of the install."""
+    other = FileStore(settings.at("files"))
+    incoming = other.begin(1000)
+    incoming.write(data)
+    ref = incoming.seal().ref
+    incoming.place()
+    return ref, other.path(ref)
+
+
+@pytest.mark.parametrize("job", [False, True])
+def test_content_that_is_here_already_gets_a_second_name(tmp_path: Path, job: bool) -> None:
+    settings = settings_of(tmp_path, "all")
+    kept = KeptFiles(settings, recorded=True)
+    ref, source = stored(settings, b"adapter")
+    for _ in range(2):
+        kept.link(ref, source, job=job)
+    target = settings.at("jobs" if job else "payloads", ref[7:9], ref[9:])
+    assert target.samefile(source)
+    source.unlink()
+    kept.leave(ref, job=job, keep=True)
+    kept.leave(ref, job=job, keep=True)
+    assert found(kept, ref)
+    kept.link(ref, source, job=job)  # its own name is enough
+
+
+def test_the_second_name_goes_with_a_request_that_is_not_kept(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "none")
+    kept = KeptFiles(settings, recorded=True)
+    ref, source = stored(settings, b"adapter")
+    kept.link(ref, source, job=False)
+    assert found(kept, ref)
+    kept.leave(ref, job=False, keep=True)
+    assert not found(kept, ref)
+    assert source.read_bytes() == b"adapter"
+
+
+def test_content_that_is_nowhere_is_said(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "all")
+    kept = KeptFiles(settings, recorded=True)
+    ref, source = stored(settings, b"adapter")
+    source.unlink()
+    with pytest.raises(NotFound, match="not kept any more"):
+        kept.link(ref, source, job=False)
+    again = put(kept, b"adapter")
+    kept.leave(again, job=False, keep=False)
+    assert not found(kept, ref)
+
+
+def test_where_no_second_name_is_possible_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_arguments: object, **_more: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    settings = settings_of(tmp_path, "all")
+    kept = KeptFiles(settings, recorded=True)
+    ref, source = stored(settings, b"adapter")
+    monkeypatch.setattr("os.link", refused)
+    kept.link(ref, source, job=False)
+    target = settings.at("payloads", ref[7:9], ref[9:])
+    assert target.read_bytes() == b"adapter"
+    assert not target.samefile(source)

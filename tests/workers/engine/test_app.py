@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from infra.errors import EngineFailed, InvalidRequest, PayloadTooLarge
+from infra.errors import EngineFailed, InvalidRequest, NotInstalled, PayloadTooLarge
 from tests.fakes import make_entry
 from tests.system.product import free_port
 from tests.workers.engine.launches import launch_of
@@ -69,6 +69,7 @@ class FakeRuntime:
     def _slow(self, ask: Ask) -> Reply:
         self.at_work += 1
         self.most_at_work = max(self.most_at_work, self.at_work)
+        ask.progress.tell("slowly", 1, 40)
         try:
             for _ in range(40):
                 ask.check()
@@ -192,6 +193,43 @@ async def test_no_more_at_once_than_it_has_slots() -> None:
         assert engine.runtime.most_at_work == 2
 
 
+async def test_what_it_works_on_and_whose_work_it_is() -> None:
+    async with bench(slots=1) as engine:
+        headers = {"Authorization": f"Bearer {KEY}"}
+        marked = headers | {"X-Coderai-Run": "run", "X-Coderai-Step": "part-1", "X-Coderai-Part": "3/4"}
+
+        async def told() -> list[dict[str, object]]:
+            async with engine.session.get(f"{engine.url}/v1/progress", headers=headers) as answer:
+                found: list[dict[str, object]] = (await answer.json())["data"]
+                return found
+
+        assert await told() == []
+        async with engine.session.get(f"{engine.url}/v1/progress") as answer:
+            assert answer.status == 401
+        first = asyncio.create_task(engine.session.post(f"{engine.url}/v1/slow", json={}, headers=marked))
+        while not engine.runtime.at_work:
+            await asyncio.sleep(0.005)
+        second = asyncio.create_task(engine.post("/v1/slow"))
+        while len(rows := await told()) < 2:
+            await asyncio.sleep(0.005)
+        working, waiting = rows
+        for row in rows:
+            assert isinstance(row.pop("elapsed_s"), float)
+        assert working == {
+            "run": "run",
+            "step": "part-1",
+            "before": 2,
+            "requests": 4,
+            "phase": "slowly",
+            "current": 1,
+            "total": 40,
+            "per_s": 0.0,
+        }
+        assert (waiting["run"], waiting["phase"], waiting["total"]) == (None, "waiting", 0)
+        await asyncio.gather(first, second)
+        assert await told() == []
+
+
 async def test_a_client_that_leaves_ends_its_work() -> None:
     async with bench(slots=1) as engine:
         asking = asyncio.create_task(engine.post("/v1/slow"))
@@ -200,6 +238,16 @@ async def test_a_client_that_leaves_ends_its_work() -> None:
         asking.cancel()
         assert await asyncio.to_thread(engine.runtime.abandoned.wait, 2)
         assert (await engine.post("/v1/slow"))[0] == 200
+
+
+async def test_a_library_that_is_missing_when_the_model_is_loaded_is_named() -> None:
+    class Lacking(FakeRuntime):
+        def load(self, _launch: EngineLaunch) -> None:
+            raise ModuleNotFoundError("No module named 'ftfy'")
+
+    entry = ENTRY.model_copy(update={"format": ModelFormat.DIFFUSERS})
+    with pytest.raises(NotInstalled, match=r"coderai\[torch\].*ftfy"):
+        await EngineApp(Lacking(), launch_of(entry), KEY).load()
 
 
 def test_what_it_needs_to_start(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,3 +272,19 @@ def test_a_process_that_cannot_load_says_why(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith(f"error: cannot load m: {tmp_path} is no folder")
+
+
+def test_a_process_without_its_library_says_so_and_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    entry = make_entry(format=ModelFormat.SENTENCE_TRANSFORMERS, capabilities=(Capability.EMBEDDINGS,), path=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.engine.app", str(free_port()), launch_of(entry).model_dump_json()],
+        env={**os.environ, "LLAMA_API_KEY": KEY, "PYTHONPATH": str(tmp_path)},  # noqa: TID251
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 78
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: not installed: sentence-transformers models need the extra 'torch'")
+    assert "pip install 'coderai[torch]'" in last

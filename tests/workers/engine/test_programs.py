@@ -25,3 +25,11 @@ def test_another_format_is_its_runtime_s_even_beside_an_own_llama_server() -> No
     assert EngineLaunch.model_validate_json(spec.argv[4]) == launch == EngineLaunch.model_validate(spec.note)
     assert KEY not in " ".join(spec.argv)
     assert spec.secret_env == {"LLAMA_API_KEY": KEY}
+
+
+def test_its_libraries_ask_no_hub_and_draw_no_bars() -> None:
+    entry = make_entry(format=ModelFormat.SENTENCE_TRANSFORMERS, capabilities=(Capability.EMBEDDINGS,))
+    env = program(launch_of(entry), LlamaSettings(), KEY).env
+    assert {"HF_HUB_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS"} <= env.keys()
+    assert (env["HF_HUB_DISABLE_TELEMETRY"], env["ORT_DISABLE_TELEMETRY"]) == ("1", "1")
+    assert env["TOKENIZERS_PARALLELISM"] == "false"

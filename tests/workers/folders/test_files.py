@@ -93,3 +93,16 @@ def test_a_folder_of_everything_is_no_model(tmp_path: Path, monkeypatch: pytest.
     deep.joinpath(*"12345678").mkdir(parents=True)
     with pytest.raises(InvalidRequest, match="nested too deeply"):
         list(walk(deep))
+
+
+def test_a_long_configuration_is_looked_at_too(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"padding": "x" * (2 << 20), "auto_map": {"AutoModel": "modeling.Model"}})
+    with pytest.raises(InvalidRequest, match="asks for code"):
+        require_no_code(tmp_path)
+
+
+def test_an_adapter_would_lead_to_weights_that_lie_elsewhere(tmp_path: Path) -> None:
+    write_encoder(tmp_path)
+    write_json(tmp_path / "adapter_config.json", {"base_model_name_or_path": "/somewhere/else"})
+    with pytest.raises(InvalidRequest, match="adapter"):
+        require_no_code(tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
-from infra.types import PoolId
-from workers.jobs.pools import HEAD_POOL, Served, card_template, described, judge
+from infra.types import HEAD_POOL, PoolId
+from workers.jobs.pools import Served, card_template, described, judge
 from workers.pools.orders import CARD_TYPE, HEAD_TYPE
 
 CARDS = (PoolId("cpu"), PoolId("cuda-1"))

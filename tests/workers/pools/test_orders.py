@@ -10,10 +10,10 @@ import pytest
 from infra.errors import DiskFull, FlowsUnavailable
 from infra.prefect_api import PrefectApi
 from infra.prefect_shapes import WorkPoolState
-from infra.types import PoolId
+from infra.types import HEAD_POOL, PoolId
 from tests.fakes import make_pool
 from tests.fakes_prefect_api import FakePrefect
-from workers.bounds import HEAD, Bounds, Order
+from workers.bounds import Bounds, Order
 from workers.pools import orders as module
 from workers.pools.card import CardPool
 from workers.pools.orders import OrderBook, orders, seen
@@ -38,7 +38,7 @@ def state(name: str, kind: str = "coderai-card", device: str | None = None, **fi
         ([state("cpu", concurrency_limit=3)], {CPU: Order(limit=3)}),
         ([state("cpu", concurrency_limit=0)], {CPU: Order(f"its concurrency limit is 0 {UI.format('cpu')}")}),
         ([state("cpu", is_paused=True, concurrency_limit=3)], {CPU: Order(f"paused {UI.format('cpu')}")}),
-        ([state("head", "coderai-head", concurrency_limit=9)], {HEAD: Order(limit=9)}),
+        ([state("head", "coderai-head", concurrency_limit=9)], {HEAD_POOL: Order(limit=9)}),
         ([state("night", device="cuda-1", is_paused=True)], {GPU: Order(f"paused {UI.format('night')}")}),
         ([state("cpu", device="cuda-1", concurrency_limit=1)], {CPU: Order(limit=1)}),  # a card's own pool is its own
         ([state("cpu", concurrency_limit=3), state("night", device="cpu", concurrency_limit=2)], {CPU: Order(limit=2)}),

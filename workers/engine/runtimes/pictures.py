@@ -26,9 +26,12 @@ def opened(data: bytes, part: str) -> Image.Image:
             f"{part} has {image.width} x {image.height} pixels; {MAX_INPUT_PIXELS} are the most", param=part
         )
     try:
-        return ImageOps.exif_transpose(image)
-    except (OSError, ValueError, SyntaxError, EOFError) as error:
+        image = ImageOps.exif_transpose(image)
+    except MemoryError:
+        raise
+    except Exception as error:  # of whatever kind: many parsers have a look at what its sender has written into it
         raise _unreadable(part) from error
+    return _eight_bits(image) if image.mode.startswith("I") else image
 
 
 def colours(image: Image.Image, sides: tuple[int, int]) -> Image.Image:
@@ -55,6 +58,11 @@ def encoded(image: Image.Image, form: Form, quality: int) -> bytes:
     else:
         image.save(held, form.upper(), quality=quality)
     return held.getvalue()
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """A grey picture of 16 bits in 8: converted as it is, all but its darkest parts would be white."""
+    return image.convert("I").point(lambda level: level * (1 / 256)).convert("L")
 
 
 def _unreadable(part: str) -> InvalidRequest:

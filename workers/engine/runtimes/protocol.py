@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from infra.types import Json
+from workers.engine.runtimes.progress import Progress
 from workers.wire import EngineLaunch
 
 
@@ -34,6 +35,7 @@ class Ask:
     body: Mapping[str, Json]
     files: tuple[Upload, ...] = ()
     gone: threading.Event = field(default_factory=threading.Event)
+    progress: Progress = field(default_factory=Progress, repr=False)
 
     def check(self) -> None:
         """Raises Abandoned once the client has left."""

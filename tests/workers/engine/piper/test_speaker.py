@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from workers.engine.piper.speaker import HEADER, MOST_PHONEMES, Refused, cut, finished, noise, read_asked, write
+from workers.engine.piper.speaker import HEADER, MOST_PHONEMES, Refused, cut, finished, noise, plain, read_asked, write
 
 
 def asked(**fields: object) -> io.BytesIO:
@@ -69,3 +69,10 @@ def test_samples_are_loud_with_soft_ends() -> None:
 @pytest.mark.parametrize("samples", [[], [0.0, 0.0], [float("nan")], [float("inf"), 1.0]])
 def test_what_is_no_sound_is_nothing(samples: list[float]) -> None:
     assert finished(np.array(samples, np.float32), 22050) == b""
+
+
+def test_phonemes_cannot_be_given_in_a_text() -> None:
+    for text in ("[[h@l@U]]", "[[[x]]]", "[[[[", "a [ [[ b", "\0[["):
+        assert "[[" not in plain(text)
+        assert "\0" not in plain(text)
+    assert plain("a [b] c") == "a [b] c"

@@ -1,5 +1,6 @@
 """Pictures in and out: what is decoded, and how masks are understood."""
 
+import contextlib
 import io
 
 import pytest
@@ -61,3 +62,25 @@ def test_what_is_written_can_be_read(form: Form) -> None:
     assert opened(data, "image").size == (32, 16)
     if form == "png":
         assert pixels(data) == image.tobytes()
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize(
+    "exif",
+    [
+        b"Exif\0\0II*\0",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x1f\0\x02\0\0\0\4abc\0\0\0\0\0",
+        b"Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x02\0\x02\0\0\0\4abc\0\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0",
+    ],
+)
+def test_what_a_photograph_says_of_itself_in_a_wrong_way_breaks_nothing(form: str, exif: bytes) -> None:
+    held = io.BytesIO()
+    Image.new("RGB", (16, 8)).save(held, form, exif=exif)
+    with contextlib.suppress(InvalidRequest):
+        assert sorted(opened(held.getvalue(), "image").size) == [8, 16]
+
+
+def test_sixteen_bits_of_grey_are_not_all_white() -> None:
+    deep = encoded(Image.new("I;16", (2, 2), 0x8000))
+    assert colours(opened(deep, "image"), (2, 2)).getpixel((0, 0)) == (128, 128, 128)
+    assert masked(opened(deep, "mask"), (2, 2)).getpixel((0, 0)) == 128
