@@ -1,7 +1,7 @@
 """Lines of a batch: the input, checked and read one at a time, and the results, appended as they come. All blocks."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, NewType
@@ -10,7 +10,8 @@ import orjson
 from pydantic import Field, ValidationError
 
 from infra.batch_rows import BatchProblem
-from infra.errors import CoderAIError
+from infra.batch_usage import Spent
+from infra.errors import InvalidRequest
 from infra.files import full_disk_named, make_private_folder
 from infra.types import Frozen, Json
 
@@ -34,14 +35,14 @@ class BatchLine(Frozen):
     body: dict[str, Json]
 
 
-class BatchRefused(CoderAIError):
+class BatchRefused(InvalidRequest):
     """The input is no batch; `problems` say where."""
 
     code = "invalid_batch"
 
-    def __init__(self, problems: list[BatchProblem]) -> None:
-        super().__init__(f"the batch's input cannot be used: line {problems[0].line}: {problems[0].message}")
-        self.problems = problems
+    def __init__(self, message: str, problems: Sequence[BatchProblem] = ()) -> None:
+        super().__init__(message)
+        self.problems = list(problems)
 
 
 def checked(source: BinaryIO, endpoint: str) -> int:
@@ -67,7 +68,8 @@ def checked(source: BinaryIO, endpoint: str) -> int:
     if not count:
         problems.append(_wrong("empty_file", "the file has no requests: one JSON object a line", 1))
     if problems:
-        raise BatchRefused(problems)
+        first = problems[0]
+        raise BatchRefused(f"the batch's input cannot be used: line {first.line}: {first.message}", problems)
     return count
 
 
@@ -88,6 +90,8 @@ class Results:
     done: set[CustomId] = field(default_factory=set)
     """The `custom_id` of every request that is done."""
     counts: dict[Outcome, int] = field(default_factory=lambda: {"output": 0, "error": 0})
+    spent: Spent = field(default_factory=Spent)
+    """What the answers have used."""
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self) -> None:
@@ -118,17 +122,20 @@ class Results:
                 file.write(line)
             self.done.add(custom)
             self.counts[outcome] += 1
+            self.spent.add(result)
 
     def _take_over(self, outcome: Outcome, path: Path) -> None:
         whole = 0
         with path.open("rb+") as file:
             for line in file:
                 try:
-                    custom = orjson.loads(line)["custom_id"] if line.endswith(b"\n") else None
-                except (orjson.JSONDecodeError, KeyError, TypeError):
+                    result = orjson.loads(line) if line.endswith(b"\n") else {}
+                    custom = result.get("custom_id")
+                except (orjson.JSONDecodeError, AttributeError):
                     custom = None
                 if custom is None:
                     break
+                self.spent.add(result)
                 whole += len(line)
                 self.done.add(custom)
                 self.counts[outcome] += 1

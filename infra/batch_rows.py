@@ -11,6 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 from sqlmodel import Session, col, select
 
+from infra.batch_usage import BatchUsage, Spent
 from infra.errors import Conflict, InvalidRequest, NotFound
 from infra.file_names import new_id
 from infra.file_rows import Files, NewFile
@@ -56,6 +57,8 @@ class Batch(Frozen):
     total: int
     completed: int
     failed: int
+    model: str | None = None
+    usage: BatchUsage | None = None
 
 
 class NewBatch(Frozen):
@@ -169,8 +172,8 @@ class Batches:
             row.total, row.completed, row.failed = total, completed, failed
             session.add(row)
 
-    def finish(self, batch: BatchId, status: Status, outputs: Mapping[str, Path]) -> Batch:
-        """Keep the files `output` and `error` where they have lines, and end the batch.
+    def finish(self, batch: BatchId, status: Status, outputs: Mapping[str, Path], spent: Spent | None = None) -> Batch:
+        """Keep the files `output` and `error` where they have lines, note what was used, and end the batch.
 
         Raises:
             InvalidRequest, DiskFull: the key's quota or the disk has no room.
@@ -182,6 +185,8 @@ class Batches:
         with self.files.changing() as session:
             row = self._row(session, batch, None)
             row.output_file_id, row.error_file_id = kept.get("output"), kept.get("error")
+            if spent is not None:
+                row.model, row.usage = spent.model, spent.usage.model_dump()
             self._move(session, row, status, [])
         return _batch(row)
 
@@ -250,5 +255,7 @@ def _batch(row: BatchRow) -> Batch:
             "total": row.total,
             "completed": row.completed,
             "failed": row.failed,
+            "model": row.model,
+            "usage": row.usage,
         }
     )

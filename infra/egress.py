@@ -28,7 +28,10 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 async def system_lookup(host: str) -> tuple[str, ...]:
     """Ask the system's resolver, in its thread."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # a part of it is empty or too long
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is no name of a host") from error
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -49,7 +52,7 @@ class Egress:
         """
         try:
             parsed = URL(url)
-            host = parsed.raw_host
+            host = parsed.raw_host if parsed.host else None
         except ValueError:
             raise InvalidRequest("this is not a URL", param="url") from None
         if parsed.scheme not in ("http", "https") or not host:

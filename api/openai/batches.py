@@ -11,6 +11,7 @@ from api.openai.file_shapes import ExpiresAfter
 from api.openai.files import owner
 from api.openai.resources import PATHS
 from infra.batch_rows import Batch, BatchProblem, NewBatch, Status
+from infra.batch_usage import BatchUsage
 from infra.errors import InvalidRequest
 from infra.types import BatchId, FileId, Frozen
 
@@ -50,6 +51,7 @@ class BatchObject(Frozen):
     id: BatchId
     object: Literal["batch"] = "batch"
     endpoint: str
+    model: str | None = None
     errors: BatchErrors | None = None
     input_file_id: FileId
     completion_window: Literal["24h"] = "24h"
@@ -66,6 +68,7 @@ class BatchObject(Frozen):
     cancelling_at: int | None = None
     cancelled_at: int | None = None
     request_counts: RequestCounts
+    usage: BatchUsage | None = None
     metadata: dict[str, str] | None = None
     run: str | None = None
 
@@ -136,6 +139,7 @@ def _object(batch: Batch) -> BatchObject:
     return BatchObject(
         id=batch.id,
         endpoint=batch.endpoint,
+        model=batch.model,
         errors=BatchErrors(data=batch.errors) if batch.errors else None,
         input_file_id=batch.input_file,
         status=batch.status,
@@ -144,6 +148,7 @@ def _object(batch: Batch) -> BatchObject:
         created_at=int(batch.created_at.timestamp()),
         expires_at=int(batch.expires_at.timestamp()),
         request_counts=RequestCounts(total=batch.total, completed=batch.completed, failed=batch.failed),
+        usage=batch.usage,
         metadata=batch.labels or None,
         run=batch.run,
         **batch.moments,

@@ -33,7 +33,7 @@ class Checked(NamedTuple):
 
 _WORDS = {"completed": None, "failed": "failed", "cancelled": "client_gone"}
 
-_STREAMING = frozenset({"stream", "stream_options"})
+_STREAMING = frozenset({"stream", "stream_format", "stream_options"})
 
 Check = Callable[[dict[str, Json], ModelEntry], Checked]
 Planner = Callable[[dict[str, Json], ModelEntry, str | None], Plan]
@@ -157,7 +157,7 @@ class Endpoint:
             if lane is not None and is_job(lane):
                 account.run = await submit(services, exchange, Job(plan.flow, entry.name, key.name, body, stream))
                 return
-            delivery = self._resource.delivery(services.database, key, body)
+            delivery = self._delivery(exchange, key, body)
             outcome = await services.runner.run(exchange, Order(run, plan, entry, key, request, stream, delivery))
             account.engine, account.record = outcome.recorder.engine, outcome.recorder.record
             account.error = _WORDS[account.record.status]
@@ -170,6 +170,10 @@ class Endpoint:
         """The request as it is kept, and as an object."""
         request = await exchange.body(self._max_body_bytes)
         return request, parse_object(request)
+
+    def _delivery(self, _exchange: Exchange, key: Key, body: dict[str, Json]) -> Delivery:
+        """How the answer of a checked request reaches its client."""
+        return self._resource.delivery(self._services.database, key, body)
 
     async def _fail(self, exchange: Exchange, error: Exception, run: RunId, account: Account) -> None:
         code = error_object(error)["code"]

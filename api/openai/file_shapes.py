@@ -43,8 +43,8 @@ class FileList(Frozen):
 
     object: Literal["list"] = "list"
     data: list[FileObject]
-    first_id: FileId | None
-    last_id: FileId | None
+    first_id: FileId | None = None
+    last_id: FileId | None = None
     has_more: bool
 
 

@@ -38,7 +38,9 @@ class Planned(Frozen):
 
 @router.post("/plan", summary="Plan a request without running it")
 async def plan_request(asked: PlanRequest, services: ServicesDep, key: UserKey) -> Planned:
-    """What `endpoint` (chat, completions, responses, embeddings, rerank) would do with `request` now."""
+    """What `endpoint` (chat, completions, responses, embeddings, rerank, transcription, ocr, …) would do with `request`
+    now. Of a file it is told what the planner has to know: `{"file": {"seconds": 600}}` of a recording,
+    `{"files": [{"pages": 20}]}` of documents."""
     resource = RESOURCES.get(asked.endpoint)
     if resource is None:
         raise InvalidRequest(

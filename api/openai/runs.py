@@ -5,11 +5,12 @@ import re
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from api.cold import ServicesDep, UserKey
 from api.jobs import STORE, flow_runs
+from api.media.made import MadeFiles, Receiver, origin_of
 from api.run_lookup import MOST, Found, Wanted, find, list_runs
 from api.run_views import OVER, RunDetail, RunStatus, RunView, log_lines, of_flow_run, steps_of_record, steps_of_tasks
 from api.services import Services
@@ -84,23 +85,26 @@ async def show(run: RunId, services: ServicesDep, key: UserKey) -> RunDetail:
 
 
 @router.get("/{run}/answer", summary="Fetch a run's answer", response_class=Response)
-async def answer(run: RunId, services: ServicesDep, key: UserKey) -> Response:
+async def answer(run: RunId, services: ServicesDep, key: UserKey, request: Request) -> Response:
     """The answer as the client would have got it, with its media type. Kept of jobs and of runs that were retried."""
-    return await answer_response(services, key, run)
+    return await answer_response(services, key, run, origin_of(request.scope))
 
 
-async def answer_response(services: Services, key: Key, run: RunId) -> Response:
-    """The kept answer, for whatever page shows it; safe to open in a browser.
+async def answer_response(services: Services, key: Key, run: RunId, origin: str = "") -> Response:
+    """The kept answer, for whatever page shows it; safe to open in a browser. Its files have addresses at `origin`.
 
     Raises:
         NotFound: no such run for this key, or no answer is kept.
+        PayloadGone, InvalidRequest, DiskFull: its files are gone, or their owner has no room for them.
     """
     view = (await find(services, key, run)).view
     kept = await _kept_answer(services, view)
     if kept is None:
         why = "it is not there yet" if view.status not in OVER else "only jobs and retried runs that succeed keep one"
         raise NotFound(f"there is no answer of run {run} ({view.status}): {why}", code="no_answer")
-    body, media_type = kept
+    owner = KeyName(view.key) if view.key else key.name
+    made = MadeFiles(services.files, services.kept.blobs)
+    body, media_type = await made.turn(Receiver(owner, origin), *kept)
     if not _MEDIA_TYPE.fullmatch(media_type):
         media_type = "application/octet-stream"
     place = "inline" if media_type.startswith(_SHOWN_IN_PLACE) else "attachment"
@@ -189,8 +193,8 @@ def _inline(kept: tuple[bytes, str] | None) -> Json:
 
 
 async def _insight(services: Services, key: Key, found: Found) -> dict[str, object]:
-    """Steps, report and log: what memory has, and what Prefect has besides."""
-    more: dict[str, object] = {}
+    """Progress, steps, report and log: what memory has, and what Prefect has besides."""
+    more: dict[str, object] = {"progress": await services.progress.of_run(found.view.id)}
     if found.flow_run is not None:
         api, run = flow_runs(services), found.flow_run.id
         tasks, artifacts = await asyncio.gather(api.task_runs(run), api.artifacts(run))

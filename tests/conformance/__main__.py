@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.processes import Program, free_port, module
-from tests.conformance import product, suite
+from tests.conformance import openapi, product, stored, suite
 from tests.conformance.counter import LEDGER_PATH
 from tests.conformance.judge import describe, judge, parse_exclusions
-from tests.conformance.openapi import Spec, checks, validate
+from tests.conformance.openapi import Spec, validate
 from tests.conformance.product import Served
 
 _SUITE_LIMIT_S = 1800.0
@@ -46,7 +46,9 @@ def run_openapi(served: Served, spec_path: Path | None) -> bool:
         print(f"skipped: no document at {spec_path or '(nothing given)'}; name one with --spec")
         return True
     good = True
-    wanted = checks(product.TEXT_ALIASES[0], product.EMBEDDING_ALIASES[0])
+    embeds = product.EMBEDDING_ALIASES[0]
+    wanted = openapi.checks(product.TEXT_ALIASES[0], embeds)
+    wanted += stored.checks(embeds, product.TRANSCRIPTION_ALIASES[0], product.IMAGE_ALIASES[0])
     for check, problems in validate(Spec(spec_path), served.port, served.key, wanted):
         wrong = [problem for problem in problems if problem.partition(": ")[0] not in check.allowed]
         print(f"{'FAILED' if wrong else 'fits  '}  {check.name}: {check.schema}", flush=True)

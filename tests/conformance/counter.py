@@ -45,7 +45,7 @@ class Counter:
         """Pass one request on and its answer back; it counts once the server's status line is here."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
         headers["Authorization"] = f"Bearer {self._key}"
-        body = await request.read()
+        body = await self._stand_ins.body(request.path, await request.read())
         path = await self._stand_ins.path(request.rel_url.raw_path)
         query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
         self._waiting += 1

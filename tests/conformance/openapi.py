@@ -139,6 +139,7 @@ def _responses(model: str) -> list[Check]:
         Check("response streamed", event, 200, streamed({}), streamed=True, done=done),
         Check("response streamed, logprobs", event, 200, streamed(logprobs), streamed=True, done=done),
         Check("response streamed, a forced tool", event, 200, streamed(called), streamed=True, done=done),
+        Check("tokens of an input", "TokenCountsResource", 200, _posted(f"{_RESPONSES}/input_tokens", asked)),
         Check("input items", "ResponseItemList", 200, _input_items(asked)),
         Check("no such response", "ErrorResponse", 404, _got(f"{_RESPONSES}/resp_none")),
         Check("a response from no input", "ErrorResponse", 400, _posted(_RESPONSES, {"model": model})),

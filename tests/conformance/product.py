@@ -7,18 +7,31 @@ a small model that finds no end would fill its whole context in every one of the
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.exchange import Answer, get, post
 from benchmarks.ours import Install
+from benchmarks.processes import StartFailed
+from tests.tiny_diffusers import write_tiny_sd15
 from workers.packaged import PACKAGED, prepare_one
 
-TEXT_MODEL, EMBEDDING_MODEL = "smollm2-135m-instruct", "all-minilm-l6-v2"
+TEXT_MODEL, EMBEDDING_MODEL, SPEECH_MODEL = "smollm2-135m-instruct", "all-minilm-l6-v2", "whisper-base"
 TEXT_ALIASES = ("gpt-6-astra", "gpt-3.5-turbo-instruct", "model")
 EMBEDDING_ALIASES = ("text-embedding-3-small",)
+TRANSCRIPTION_ALIASES = ("whisper-1", "gpt-4o-transcribe")
+IMAGE_ALIASES = ("gpt-image-1.5", "gpt-image-2.5-flare")
+FLOWS_S = 90.0
+"""Seconds that the flow-run server may take to come up: batches need it."""
+IMAGES_S = 300.0
+"""Seconds that the model for images may take to be loaded, the import of torch included."""
+_NO_RUN = "/v1/runs/00000000-0000-4000-8000-000000000000"
+"""Whether it exists only the flow-run server knows."""
+_IMAGES, _ONE_IMAGE = "/v1/images/generations", b'{"model":"images","prompt":"an otter","size":"64x64","steps":1}'
 _CONFIG = """
 [[model]]
 name = "chat"
@@ -31,6 +44,22 @@ sampling = {{ max_tokens = 24 }}
 name = "embed"
 path = "{embed}"
 aliases = [{embed_aliases}]
+
+[[model]]
+name = "whisper"
+path = "{whisper}"
+format = "whisper"
+capabilities = ["stt"]
+weights_bytes = {whisper_bytes}
+aliases = [{whisper_aliases}]
+
+[[model]]
+name = "images"
+path = "{images}"
+format = "diffusers"
+capabilities = ["images"]
+weights_bytes = 600000
+aliases = [{image_aliases}]
 """
 
 
@@ -63,18 +92,43 @@ def serving() -> Iterator[Served]:
         home = Path(scratch) / "home"
         models = home / "models"
         models.mkdir(parents=True)
+        whisper = _bring(SPEECH_MODEL, home, models)
         config = _CONFIG.format(
             chat=_bring(TEXT_MODEL, home, models),
             embed=_bring(EMBEDDING_MODEL, home, models),
+            whisper=whisper,
+            whisper_bytes=(whisper / "model.bin").stat().st_size,
             chat_aliases=_quoted(TEXT_ALIASES),
             embed_aliases=_quoted(EMBEDDING_ALIASES),
+            whisper_aliases=_quoted(TRANSCRIPTION_ALIASES),
+            images=write_tiny_sd15(models / "images"),
+            image_aliases=_quoted(IMAGE_ALIASES),
         )
-        install = Install(home, {"MODELS__PACKAGED": "false"}, config)
+        settings = {"MODELS__PACKAGED": "false", "LLAMA__LOAD_BASE_S": str(IMAGES_S)}
+        install = Install(home, settings, config)
         key_file = Path(scratch) / "key"
         key_file.touch(mode=0o600)
         key_file.write_text(install.create_key("conformance"))
         with install:
-            yield Served(install.port, key_file)
+            served = Served(install.port, key_file)
+            _wait_for(404, FLOWS_S, lambda: get(served.port, _NO_RUN, served.key))
+            _wait_for(200, IMAGES_S, lambda: post(served.port, _IMAGES, _ONE_IMAGE, served.key))
+            yield served
+
+
+def _wait_for(status: int, within_s: float, ask: Callable[[], Answer]) -> None:
+    """Return once the answer has this status.
+
+    Raises:
+        StartFailed: it never had.
+    """
+    give_up, answer = time.monotonic() + within_s, Answer(0, b"")
+    while time.monotonic() < give_up:
+        answer = ask()
+        if answer.status == status:
+            return
+        time.sleep(0.5)
+    raise StartFailed(f"no answer {status} within {within_s:.0f} s: {answer.status} {answer.text[:300]}")
 
 
 def _quoted(names: tuple[str, ...]) -> str:

@@ -1,18 +1,32 @@
-"""Things that the suite takes for granted: its cases ask for `file_id` and `upload_abc123`, which a mock server has.
+"""Things that the suite takes for granted: its cases ask for `file_id` and send `Example data` as a picture, which a
+mock server takes.
 
-A real one has what was put there, so the proxy makes the thing first, through the same API and not counted, and asks
-for that instead. Whether it can be looked up, changed or deleted is then the server's own doing.
+A real one has what was put there, and looks at what it gets. So the proxy makes the thing first, through the same API
+and not counted, and asks for that instead; and it sends a real recording or picture where a case has none. Whether it
+can be looked up, changed, deleted or understood is then the server's own doing.
 """
 
 import re
+from collections.abc import Mapping
 
 import aiohttp
 import orjson
 
+from infra.types import Json
+from tests.documents import drawn, encoded
+from tests.sounds import wav
+
 _FILE = re.compile(r"/v1/files/file_id(?=/|$)")
 _UPLOAD = re.compile(r"/v1/uploads/upload_abc123(?=/|$)")
 _RESPONSE = re.compile(r"/v1/responses/(resp_677efb5139a88190b512bc3fef8e535d|response_id)(?=/|$)")
+_BATCH = re.compile(r"/v1/batches/batch_id(?=/|$)")
+_SOUNDS = re.compile(r"/v1/audio/(transcriptions|translations)$")
+_IMAGES = re.compile(r"/v1/images/(edits|variations)$")
 _CONTENT = b"Example data"
+_INPUT_FILE = "input_file_id"
+_ASKED: dict[str, Json] = {"model": "model", "input": "Say hello.", "max_output_tokens": 1}
+_LONG = 200
+"""Requests of a batch that is still under way when it is cancelled."""
 
 
 class StandIns:
@@ -22,21 +36,52 @@ class StandIns:
         self._session = session
         self._server = server
         self._headers = {"Authorization": f"Bearer {key}"}
+        self._sound = wav(1.0)
+        self._image = encoded(drawn(("otter",), width=64).resize((64, 64)).convert("RGBA"))
 
     async def path(self, path: str) -> str:
         """The path to ask for in place of the one that a case asks for."""
         if _FILE.match(path):
-            form = aiohttp.FormData({"purpose": "user_data"})
-            form.add_field("file", _CONTENT, filename="example.txt")
-            return _FILE.sub(f"/v1/files/{await self._made('/v1/files', form)}", path)
+            return _FILE.sub(f"/v1/files/{await self._file(_CONTENT, 'user_data')}", path)
         if _UPLOAD.match(path):
             wanted = {"bytes": len(_CONTENT), "filename": "a", "mime_type": "text/plain", "purpose": "user_data"}
-            body = aiohttp.JsonPayload(wanted)
-            return _UPLOAD.sub(f"/v1/uploads/{await self._made('/v1/uploads', body)}", path)
+            return _UPLOAD.sub(f"/v1/uploads/{await self._made('/v1/uploads', aiohttp.JsonPayload(wanted))}", path)
         if _RESPONSE.match(path):
-            asked = aiohttp.JsonPayload({"model": "model", "input": "Say hello.", "max_output_tokens": 1})
+            asked = aiohttp.JsonPayload(_ASKED)
             return _RESPONSE.sub(f"/v1/responses/{await self._made('/v1/responses', asked)}", path)
+        if _BATCH.match(path):
+            return _BATCH.sub(f"/v1/batches/{await self._batch(_LONG if path.endswith('/cancel') else 1)}", path)
         return path
+
+    async def body(self, path: str, body: bytes) -> bytes:
+        """The body to send to `path` (as the case has it) in place of the case's own."""
+        if _SOUNDS.search(path):
+            return body.replace(_CONTENT, self._sound)
+        if _IMAGES.search(path):
+            return body.replace(_CONTENT, self._image)
+        if path == "/v1/batches" and body:
+            asked = orjson.loads(body)
+            if asked.get(_INPUT_FILE) == _INPUT_FILE:
+                return orjson.dumps(asked | {_INPUT_FILE: await self._batch_file(1)})
+        return body
+
+    async def _batch(self, requests: int) -> str:
+        wanted = {
+            "completion_window": "24h",
+            "endpoint": "/v1/responses",
+            _INPUT_FILE: await self._batch_file(requests),
+        }
+        return await self._made("/v1/batches", aiohttp.JsonPayload(wanted))
+
+    async def _batch_file(self, requests: int) -> str:
+        line: Mapping[str, Json] = {"method": "POST", "url": "/v1/responses", "body": _ASKED}
+        lines = [orjson.dumps({"custom_id": str(number), **line}) for number in range(requests)]
+        return await self._file(b"\n".join(lines), "batch")
+
+    async def _file(self, content: bytes, purpose: str) -> str:
+        form = aiohttp.FormData({"purpose": purpose})
+        form.add_field("file", content, filename="example.txt")
+        return await self._made("/v1/files", form)
 
     async def _made(self, path: str, body: object) -> str:
         async with self._session.post(self._server + path, data=body, headers=self._headers) as answer:

@@ -64,7 +64,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_results_are_taken_over_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     first = Results(tmp_path / "batch")
     first.open()
-    first.add("output", CustomId("a"), {"response": {}})
+    first.add("output", CustomId("a"), {"response": {"body": {"model": "m", "usage": {"prompt_tokens": 3}}}})
     first.add("error", CustomId("b"), {"error": {}})
     with first.paths()["output"].open("ab") as file:
         file.write(b'{"custom_id": "c", "respo')
@@ -72,6 +72,8 @@ def test_results_are_taken_over_and_a_torn_line_is_cut_off(tmp_path: Path) -> No
     second.open()
     assert second.done == {"a", "b"}
     assert second.counts == {"output": 1, "error": 1}
+    assert second.spent == first.spent
+    assert (second.spent.model, second.spent.usage.total_tokens) == ("m", 3)
     second.add("output", CustomId("c"), {"response": {}})
     lines = second.paths()["output"].read_bytes().splitlines()
     assert [orjson.loads(each)["custom_id"] for each in lines] == ["a", "c"]

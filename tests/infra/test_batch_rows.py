@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from infra.batch_rows import Batch, Batches, BatchProblem, NewBatch, Status
+from infra.batch_usage import BatchUsage, Spent
 from infra.database import Database
 from infra.errors import Conflict, InvalidRequest, NotFound
 from infra.file_rows import Files, NewFile, StoredFile, Wanted
@@ -88,7 +89,9 @@ def test_the_end_keeps_files_where_there_are_lines(files: Files, tmp_path: Path,
     output, error = tmp_path / "o", tmp_path / "e"
     output.write_bytes(b"{}\n")
     batches.count(batch.id, 3, 1, 0)
-    ended = batches.finish(batch.id, "completed", {"output": output, "error": error})
+    spent = Spent("m", BatchUsage(input_tokens=3, total_tokens=3))
+    ended = batches.finish(batch.id, "completed", {"output": output, "error": error}, spent)
+    assert (ended.model, ended.usage) == ("m", spent.usage)
     assert (ended.status, ended.total, ended.completed, ended.error_file) == ("completed", 3, 1, None)
     assert ended.output_file is not None
     file = files.get(ended.output_file, ME)

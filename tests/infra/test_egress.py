@@ -91,6 +91,12 @@ async def test_the_systems_resolver_is_checked_too() -> None:
         await get(Egress(), "http://localhost:9/")
 
 
+@pytest.mark.parametrize("host", ["a..b", ".a", "x" * 64 + ".com", "xn--"])
+async def test_what_can_be_no_name_of_a_host_has_no_address(host: str) -> None:
+    with pytest.raises((OSError, InvalidRequest)):
+        await get(Egress(), f"http://{host}/")
+
+
 @pytest.mark.parametrize(
     ("to", "error"),
     [

@@ -195,7 +195,7 @@ def test_weights_that_only_llama_cpp_finds_wrong(install: Product, tmp_path: Pat
 
 def test_a_full_disk(install: Product) -> None:
     """Nothing half-written is left, and with room again it starts."""
-    with mounted(install.home, "size=256k"):
+    with mounted(install.home, "size=512k"):
         filler = install.home / "filler"
         with pytest.raises(OSError, match="No space"):
             fill(filler)

@@ -55,6 +55,11 @@ def test_batches_over_real_models(make_product: MakeProduct) -> None:
         (error,) = _results(client, chatted.error_file_id)
         assert (error["custom_id"], error["error"]["code"]) == ("nobody", "model_not_found")
         vectors = _results(client, embedded.output_file_id)
+        for batch, model in ((chatted, CHAT), (embedded, EMBEDDER)):
+            assert batch.usage is not None
+            assert batch.model == model
+            assert batch.usage.input_tokens > 6
+            assert batch.usage.total_tokens == batch.usage.input_tokens + batch.usage.output_tokens
         assert {len(line["response"]["body"]["data"][0]["embedding"]) for line in vectors} == {384}
 
 

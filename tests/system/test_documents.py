@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from infra.settings import load_settings
+from tests import pictures
+from tests.documents import drawn, encoded, pdf
+from tests.model_folders import write_sentence_model
 from tests.repo.markdown import SHELL, Snippet, blocks
 from tests.system.conftest import MakeProduct
 from tests.system.flow_api import FlowApi
 from tests.system.product import COMMAND, Product
+from tests.system.speech import recording
+from tests.tiny_diffusers import write_tiny_sd15
 from tests.tiny_gguf import write_tiny_llama
+from tests.tiny_loras import safetensors
 
 NOT_HERE = {
     "git clone https://example.org/coderai.git && cd coderai": "the address stands for wherever the clone comes from",
@@ -22,6 +28,10 @@ NOT_HERE = {
     "docker build -t coderai .": "builds an image for minutes, from a registry",
     "docker run -p 127.0.0.1:8776:8776 -v coderai:/data coderai": "needs that image",
     "coderai models add Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M": "4.7 GB from the hub; see tests/infra/test_hub.py",
+    "coderai models add sentence-transformers/all-MiniLM-L6-v2": "from the hub; see tests/api/cli/test_adding.py",
+    "coderai models add stabilityai/stable-diffusion-xl-base-1.0:fp16": "7 GB from the hub; see the same",
+    "coderai models add rhasspy/piper-voices:en_US-joe-medium": "from the hub; see the same",
+    "pip install 'coderai[torch]'": "this environment has it, from the clone",
     "coderai models add https://example.org/model.gguf": "the address is an example; tests/infra/test_downloads.py",
     "coderai engines build llama": "compiles for ten minutes; tests/workers/engine/test_build.py",
 }
@@ -57,6 +67,8 @@ def adapted(text: str, page: str, folder: Path, served: Product) -> str:
         ("http://127.0.0.1:8776", served.url),
         ("the-key-that-was-printed", served.key),
         ("/path/to/model.gguf", str(tiny)),
+        ("/path/to/all-MiniLM-L6-v2", str(folder / "all-MiniLM-L6-v2")),
+        ("/path/to/stable-diffusion", str(folder / "stable-diffusion")),
         (" NAME", f" {tiny.stem}"),
     ):
         text = text.replace(written, meant)
@@ -80,8 +92,17 @@ def test_a_page_works_when_it_is_followed(page: str, reader: Product, tmp_path: 
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     write_tiny_llama(tmp_path / f"tiny-{Path(page).stem}.gguf")
+    write_sentence_model(tmp_path / "all-MiniLM-L6-v2")
     (tmp_path / "key.txt").write_text("sk-of-the-far-side\n")
     (tmp_path / "models.json").write_text(IMPORTED)
+    (tmp_path / "page.png").write_bytes(encoded(drawn()))
+    (tmp_path / "contract.pdf").write_bytes(pdf([drawn(), drawn()]))
+    (tmp_path / "talk.mp3").write_bytes(recording(6.9))
+    (tmp_path / "style.safetensors").write_bytes(safetensors())
+    (tmp_path / "photo.png").write_bytes(pictures.encoded(pictures.gradient()))
+    (tmp_path / "mask.png").write_bytes(pictures.encoded(pictures.left_half()))
+    if "/path/to/stable-diffusion" in "".join(block.text for block in RUNNABLE if block.page == page):
+        write_tiny_sd15(tmp_path / "stable-diffusion")
     for block in (block for block in RUNNABLE if block.page == page):
         if block.language == "python":
             program = [sys.executable, "-c", adapted(block.text, page, tmp_path, reader)]

@@ -10,7 +10,7 @@ from api.openai.responses.items import kept_items
 from api.openai.responses.mapping import items_of
 from api.openai.responses.schema import check
 from api.openai.responses.stream import ResponseStream
-from api.run import Delivery
+from api.run import AS_IT_COMES, Delivery
 from infra.database import Database
 from infra.tokens import Key
 from infra.types import Json, ResponseId
@@ -49,3 +49,5 @@ def deliver(database: Database, key: Key, body: Body) -> Delivery:
 
 
 MEMORY = Memory(recall, deliver)
+RECALLED = Memory(recall, lambda _database, _key, _body: AS_IT_COMES)
+"""Of a request that goes on from a response, and makes none."""

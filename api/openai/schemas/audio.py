@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from api.multipart import Form
 from api.openai.schemas.shared import STRICT, Body, ModelField, check_known, validate
 from infra.errors import InvalidRequest
+from infra.ffmpeg import MOST_SECONDS
 from infra.types import Json
 from tasks.languages import language_code
 
@@ -16,12 +17,14 @@ _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class SoundFile(TypedDict):
-    """The recording: the reference under which it is kept, and what its sender said of it."""
+    """The recording: the reference under which it is kept, and what its sender said of it. Its length is known where
+    several engines could hear it."""
 
-    blob: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    blob: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
     name: str
     media_type: str
     bytes: Annotated[int, Field(ge=0)]
+    seconds: NotRequired[Annotated[float, Field(ge=0, le=2 * MOST_SECONDS, allow_inf_nan=False)] | None]
 
 
 @with_config(STRICT)
@@ -62,6 +65,20 @@ def check(body: Body) -> None:
     """
     check_known(body, KNOWN)
     validate(_ADAPTER, body)
+
+
+def normal(body: Body) -> Body:
+    """The request that a planner takes; a preview may leave out all of the file but its length in seconds.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    file = body.get("file")
+    made: Body = {"task": "transcribe", **body}
+    if isinstance(file, dict):
+        made["file"] = {"blob": "", "name": "audio", "media_type": "", "bytes": 0, **file}
+    check(made)
+    return made
 
 
 def body_of(form: Form, task: str, file: Mapping[str, Json]) -> Body:

@@ -4,6 +4,7 @@ OpenAI's `background`, `quality`, `style`, `moderation` and `input_fidelity` are
 would have to be done: these models know none of them.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired
 
@@ -133,6 +134,7 @@ _NORMAL: Final = TypeAdapter(_Normal)
 _NORMAL_KNOWN: Final = frozenset(_Normal.__annotations__) | _Common.__annotations__.keys()
 _UNUSED: Final = frozenset(_OpenAi.__annotations__)
 _WHOLE: Final = ("n", "output_compression", "seed", "steps", "partial_images")
+_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 _REAL: Final = ("guidance_scale", "true_cfg_scale", "strength")
 
 
@@ -226,7 +228,7 @@ def _check_seeds(body: Body) -> None:
 
 
 def _value(name: str, text: str) -> Json:
-    if name in _WHOLE and text.lstrip("-").isdecimal():
+    if name in _WHOLE and _DIGITS.fullmatch(text):
         return int(text)
     if name in _REAL:
         try:

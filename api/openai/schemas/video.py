@@ -1,5 +1,6 @@
 """`POST /v1/video/generations`: what a client may send, and the request that it becomes."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired
 
@@ -80,6 +81,7 @@ SHAPE: Final[TypeAdapter[Any]] = TypeAdapter(VideoBody)
 _NORMAL: Final[TypeAdapter[Any]] = TypeAdapter(_Normal)
 _KNOWN: Final = frozenset(VideoBody.__annotations__) | _Common.__annotations__.keys()
 _WHOLE: Final = ("n", "width", "height", "num_frames", "seed", "steps")
+_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 _REAL: Final = ("fps", "guidance_scale", "guidance_scale_2")
 _MODES: Final = ("t2v", "i2v")
 
@@ -177,7 +179,7 @@ def _sides(body: Body) -> tuple[int | None, int | None]:
 
 
 def _value(name: str, text: str) -> Json:
-    if name in _WHOLE and text.lstrip("-").isdecimal():
+    if name in _WHOLE and _DIGITS.fullmatch(text):
         return int(text)
     if name in _REAL:
         try:

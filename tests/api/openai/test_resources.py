@@ -14,6 +14,7 @@ BODIES: dict[str, dict[str, Json]] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
     "completions": {"model": "m", "prompt": "hi"},
     "responses": {"model": "m", "input": "hi"},
+    "input_tokens": {"model": "m", "input": "hi"},
     "embeddings": {"model": "m", "input": "hi"},
     "rerank": {"model": "m", "query": "q", "documents": ["a", {"text": "b"}]},
 }
@@ -27,12 +28,13 @@ def entry(far: bool = False, **fields: Any) -> ModelEntry:
 
 
 def test_every_path_has_its_resource() -> None:
-    elsewhere = {"ocr", "transcription"}  # forms with files have routes of their own
+    elsewhere = {"images", "ocr", "speech", "transcription", "video"}  # they have routes of their own
     assert sorted(PATHS.values()) == sorted(set(RESOURCES) - elsewhere) == NAMES
     assert {path: RESOURCES[name].kind for path, name in PATHS.items()} == {
         "/v1/chat/completions": Capability.CHAT,
         "/v1/completions": Capability.COMPLETIONS,
         "/v1/responses": Capability.CHAT,
+        "/v1/responses/input_tokens": Capability.CHAT,
         "/v1/embeddings": Capability.EMBEDDINGS,
         "/v1/rerank": Capability.RERANK,
     }

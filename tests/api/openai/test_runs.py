@@ -13,6 +13,7 @@ from infra.prefect_address import PrefectAddress
 from infra.prefect_api import PrefectApi
 from infra.requests import blob_parameter, gone
 from infra.run_files import RunFiles
+from tasks.made import FILES_TYPE, files_answer
 from tests.api.beside_prefect import CHAT, PATH, Flows, beside_prefect
 from tests.api.conftest import StartFront
 from tests.fakes_prefect_api import FakePrefect
@@ -195,6 +196,25 @@ async def test_answers(flows: Flows) -> None:
     assert (status, body["error"]["code"]) == (404, "no_answer")
     row["state"]["type"] = "RUNNING"  # it is run again: the old answer is not the new one
     assert (await flows.front.get(f"/v1/runs/{row['id']}/answer"))[0] == 404
+
+
+async def test_files_that_a_run_has_made_are_its_owner_s(flows: Flows) -> None:
+    row = flows.prefect.add_run("rerank")
+    ref = Blobs(flows.front.settings.at("jobs")).put(b"image")
+    made = files_answer([{"blob": ref, "media_type": "image/png", "suffix": "png", "seed": 3}], "url")
+    assert isinstance(made.value, bytes)
+    keep_answer(flows, row["id"], made.value, FILES_TYPE)
+    urls = []
+    for scope in ("admin", "user"):  # whoever asks
+        status, body = await flows.front.get(f"/v1/runs/{row['id']}/answer", scope)
+        assert (status, body["data"][0]["seed"]) == (200, 3), body
+        urls.append(body["data"][0]["url"])
+    assert urls[0].startswith(f"{flows.front.url}/v1/files/image-")
+    bare = [url.partition("?")[0] for url in urls]
+    assert bare[0] == bare[1]
+    async with flows.front.session.get(bare[0], headers=flows.front.headers()) as file:
+        assert (file.status, await file.read()) == (200, b"image")
+    assert (await shown(flows, row["id"]))["answer"] is None
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_a_wrong_request_is_told_before_anything_is_looked_for(database: D
 
 def test_what_is_not_to_be_stored(database: Database) -> None:
     delivery = MEMORY.deliver(database, ANN, BODY | {"store": False})
-    assert delivery == (ResponseStream, None)
+    assert (delivery.stream, delivery.keep) == (ResponseStream, None)
     assert issubclass(ResponseStream, EventStream)
     with pytest.raises(NotFound):
         store.get(database, store.Whose.of(ANN), ResponseId("resp_1"))

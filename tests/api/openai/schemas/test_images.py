@@ -62,6 +62,13 @@ def test_a_form_s_texts() -> None:
     assert form_values({"stream": "true", "n": "-1"}) == {"stream": True, "n": -1}
 
 
+@pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "²", "٣٣٣", "1_0"])
+def test_what_only_looks_like_a_number_in_a_form_is_told(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_fields(form_values({"model": "m", "prompt": "a", "n": text}), edit=False)
+    assert refused.value.param == "n"
+
+
 def test_what_is_planned() -> None:
     planned = normal({"model": "m", "prompt": "a fox", "size": "64x72", "user": "me", "quality": "hd"})
     assert planned == {

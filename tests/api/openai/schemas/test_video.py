@@ -101,3 +101,10 @@ def test_a_form_s_texts_have_values() -> None:
         with pytest.raises(InvalidRequest) as refused:
             form_values({name: text})
         assert refused.value.param == name
+
+
+@pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "²"])
+def test_what_only_looks_like_a_number_in_a_form_is_told(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_fields(form_values({**ONE, "width": text, "height": "64"}))
+    assert refused.value.param == "width"
