@@ -150,7 +150,7 @@ class BatchRun:
     async def _end(self, status: Status) -> Batch:
         await self._say(now=True)
         outputs = {str(outcome): path for outcome, path in self.results.paths().items()}
-        ended = await asyncio.to_thread(self.batches.finish, self.batch.id, status, outputs)
+        ended = await asyncio.to_thread(self.batches.finish, self.batch.id, status, outputs, self.results.spent)
         await self.tell(ended)
         return ended
 

@@ -13,6 +13,7 @@ UNMIRRORED = {
     "infra/errors.py": "classes with no behaviour; api/errors.py maps every one, and its test walks the tree",
     "infra/types.py": "names and one base model, which tests/repo/test_code.py checks",
     "infra/sections.py": "fields and their limits; tests/infra/test_settings.py reads them",
+    "flows/job_executor.py": "a step as a task run; tests/flows/test_jobs.py has every way it ends, with a worker",
     "flows/job_office.py": "a record and a protocol; every test with a worker process has it whole",
     "infra/prefect_address.py": "a record; the tests of companions, proxy and API client have it whole",
     "infra/prefect_child/__main__.py": "run as a process by tests/infra/prefect_child/test_main.py",
@@ -28,8 +29,8 @@ UNMIRRORED = {
     "infra/migrations/env.py": "Alembic's own entry, run by every test that opens a database",
     "api/services.py": "a record of parts; every test with a front has it whole",
     "tasks/channel.py": "a protocol; the tests of api/asgi.py, its one implementation, and of the executor use it",
-    "tasks/types.py": "shapes; the tests of the executor and of every task use them all",
     "workers/types.py": "shapes; the tests of router, catalogue and planners use them all",
+    "workers/folders/facts.py": "a record; the tests of the readers beside it use it all",
     "workers/wire.py": "shapes; the tests of the engine process and the fleet use them all",
 }
 """Modules without a test file at the mirrored path: why, or the test file that stands in for it."""
