@@ -28,7 +28,7 @@ PART_CHARS: Final = 4096
 of it. OpenAI takes no longer ones."""
 SENTENCE_CHARS: Final = 300
 """A longer sentence is cut where one would draw breath."""
-_WINDOW_CHARS: Final = 2048
+_WINDOW_CHARS: Final = 1024
 _USUAL_CHARS: Final = 60
 """Of a sentence."""
 _BREATHS: Final = (",;:—–)，、；：", " ")

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,8 @@ class Incoming:
         self._sha256 = hashlib.sha256()
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.size_bytes = 0
+        self._lock = threading.Lock()
+        """Whoever lets go may do so while a thread still writes: its number may be another file's a moment later."""
         self._path = store.incoming / secrets.token_hex(16)
         with full_disk_named(self._path):
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -71,10 +74,10 @@ class Incoming:
         if self.size_bytes - self._looked_at >= _LOOK_BYTES:
             require_space(self._store.root, 0, reserve_bytes=RESERVE_BYTES)
             self._looked_at = self.size_bytes
-        self._sha256.update(data)
-        self._md5.update(data)
         left = memoryview(data)
-        with full_disk_named(self._path):
+        with self._lock, full_disk_named(self._path):
+            self._sha256.update(data)
+            self._md5.update(data)
             while left:
                 left = left[os.write(self._descriptor, left) :]
 
@@ -104,10 +107,11 @@ class Incoming:
 
     def discard(self) -> None:
         """Let go; what has no name is removed. May be called at any time, and more than once."""
-        if self._descriptor >= 0:
-            self._path.unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with self._lock:
+            if self._descriptor >= 0:
+                self._path.unlink(missing_ok=True)
+                os.close(self._descriptor)
+                self._descriptor = -1
 
 
 class FileStore:

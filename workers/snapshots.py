@@ -14,7 +14,7 @@ from infra.errors import InvalidRequest
 from infra.types import HubId, Json
 from workers.folders import encoders, pipelines, piper, whisper
 from workers.folders.encoders import module_folders
-from workers.folders.files import PICKLES, Folder
+from workers.folders.files import ADAPTER, PICKLES, Folder
 from workers.folders.pipelines import parts_of
 from workers.folders.tensors import WeightsName, weights_name
 
@@ -134,7 +134,8 @@ def _directly(paths: Collection[str], before: str) -> list[str]:
 def _is_small(path: str, before: str) -> bool:
     """Whether it is a small file that lies directly there. Indices of weights come with the weights."""
     name = path[len(before) :]
-    return path.startswith(before) and _SMALL.fullmatch(name) is not None and ".index." not in name
+    named = _SMALL.fullmatch(name) is not None and ".index." not in name and name != ADAPTER
+    return path.startswith(before) and named
 
 
 def _object(hub_id: HubId, index: bytes | None) -> dict[str, Json]:

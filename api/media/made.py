@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -64,13 +64,14 @@ class MadeFiles:
         found = orjson.loads(body)
         form = found.pop("response_format")
         if form in _INLINE:
-            found["data"] = await asyncio.to_thread(self._inline, found["data"], form)
-        else:
-            found["data"] = await self._desk.run(partial(self._addressed, receiver, found["data"]))
+            return await asyncio.to_thread(self._inline, found, form), JSON
+        found["data"] = await self._desk.run(partial(self._addressed, receiver, found["data"]))
         return orjson.dumps(found), JSON
 
-    def _inline(self, data: Sequence[dict[str, Json]], form: str) -> list[Json]:
-        return [{form: base64.b64encode(self._content(file)).decode(), **_rest(file)} for file in data]
+    def _inline(self, found: dict[str, Any], form: str) -> bytes:
+        """The answer with its files in it, which may be hundreds of MiB."""
+        shown = [{form: base64.b64encode(self._content(file)).decode(), **_rest(file)} for file in found["data"]]
+        return orjson.dumps(found | {"data": shown})
 
     def _addressed(self, receiver: Receiver, data: Sequence[dict[str, Json]]) -> list[Json]:
         generated = self._desk.generated

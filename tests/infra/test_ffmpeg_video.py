@@ -1,6 +1,8 @@
 """Frames become a file that players know: as many as there were, at their pace, the same bytes each time."""
 
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from infra.errors import EngineFailed, InvalidRequest
 from infra.ffmpeg import ffmpeg
 from infra.ffmpeg_video import encode_mp4
+from infra.settings import inherited_environment
 
 SIZE = (48, 32)
 
@@ -59,4 +62,17 @@ def test_what_the_frames_raise_goes_on_and_leaves_nothing(tmp_path: Path, monkey
 
     with pytest.raises(InvalidRequest, match="enough"):
         encode_mp4(broken(), SIZE, 8)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_nothing(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\nfrom infra.ffmpeg_video import encode_mp4\n"
+        "def frames():\n    yield bytes(48 * 32 * 3)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "encode_mp4(frames(), (48, 32), 8)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=inherited_environment() | {"TMPDIR": str(tmp_path)}, check=False
+    )
+    assert process.returncode == -signal.SIGKILL
     assert not list(tmp_path.iterdir())

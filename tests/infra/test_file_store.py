@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,28 @@ def test_old_content_is_found_by_age(store: FileStore) -> None:
     other = put(store, b"other")
     os.utime(store.path(other), (0, 0))
     assert [refs for refs in store.older(60) if refs] == [{other}]
+
+
+def test_letting_go_waits_for_who_still_writes(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    incoming = store.begin(100)
+    writing, go_on = threading.Event(), threading.Event()
+    write = os.write
+
+    def slow(descriptor: int, data: memoryview) -> int:
+        writing.set()
+        go_on.wait(10)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", slow)
+    writer = threading.Thread(target=incoming.write, args=(b"x",))
+    closer = threading.Thread(target=incoming.discard)
+    writer.start()
+    assert writing.wait(10)
+    closer.start()
+    closer.join(0.1)
+    waits = closer.is_alive()
+    go_on.set()
+    writer.join()
+    closer.join()
+    assert waits, "its descriptor would be another file's by now"
+    assert files(store) == []

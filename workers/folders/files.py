@@ -23,7 +23,7 @@ PICKLES: Final = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 """Endings of weights that are Python pickles, as PyTorch writes them."""
 _CODE: Final = (".py", ".pyc", ".so")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
-_ADAPTER: Final = "adapter_config.json"
+ADAPTER: Final = "adapter_config.json"
 """Where transformers finds one, it loads the model that is named there, from wherever that lies."""
 
 
@@ -117,7 +117,7 @@ def require_no_code(path: Path) -> None:
                 f"{file} is a program: code that comes with a model is never run. If the model works without it, "
                 "remove it; else choose a model that its library knows"
             )
-        if file.name == _ADAPTER:
+        if file.name == ADAPTER:
             raise InvalidRequest(
                 f"{file} belongs to an adapter, which would be put on whatever model it names: get the whole model"
             )

@@ -1,8 +1,10 @@
 """Files that a run has made, as their client gets them."""
 
 import base64
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -113,3 +115,18 @@ async def test_any_other_answer_stays(made: Made) -> None:
 )
 def test_where_a_client_reaches_us(scheme: str, headers: list[tuple[bytes, bytes]], wanted: str) -> None:
     assert origin_of({"scheme": scheme, "headers": headers}) == wanted
+
+
+async def test_an_answer_with_its_files_in_it_is_written_in_a_thread(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def noted(value: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return orjson.dumps(value)
+
+    monkeypatch.setattr("api.media.made.orjson", SimpleNamespace(loads=orjson.loads, dumps=noted))
+    assert (await made.turned(ANN, made.result("b64_json", b"image")))["data"]
+    assert threads != []
+    assert threading.main_thread() not in threads

@@ -15,7 +15,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from infra.errors import EngineFailed, InvalidRequest
-from workers.engine.drawing import FIELD, MAX_PIXELS, MEDIA_TYPES, PATHS, Drawing
+from workers.engine.drawing import FIELD, MAX_PIXELS, MEDIA_TYPES, PATHS, SIDE_RANGE, Drawing
 from workers.engine.runtimes.loras import PipelineLoras
 from workers.engine.runtimes.pictures import colours, encoded, masked, opened
 from workers.engine.runtimes.pipelines import load_pipeline, on_step
@@ -153,8 +153,9 @@ def _options(pipe: Any, drawing: Drawing) -> dict[str, Any]:
         raise InvalidRequest(
             "this model heeds negative_prompt only with a true_cfg_scale above 1", param="true_cfg_scale"
         )
-    if {"strength", "num_inference_steps"} <= options.keys():
-        strength, steps = options["strength"], options["num_inference_steps"]
+    if "strength" in options:
+        usual = inspect.signature(pipe.__call__).parameters["num_inference_steps"].default
+        strength, steps = options["strength"], options.get("num_inference_steps", usual)
         if int(steps * strength) < 1:
             raise InvalidRequest(
                 f"a strength of {strength} leaves none of {steps} steps to be done: raise one of them", param="strength"
@@ -173,9 +174,11 @@ def _size(pipe: Any, drawing: Drawing, image: Image.Image) -> tuple[int, int]:
         return drawing.width, drawing.height
     multiple = _multiple(pipe)
     width, height = (max(multiple, side - side % multiple) for side in image.size)
-    if width * height > MAX_PIXELS:
+    least, most = SIDE_RANGE
+    if width * height > MAX_PIXELS or not all(least <= side <= most for side in (width, height)):
         raise InvalidRequest(
-            f"the image has {width} x {height} pixels, and {MAX_PIXELS} are the most that are drawn: give a `size`",
+            f"the image has {image.width} x {image.height} pixels; drawn are sides of {least} to {most} and at most "
+            f"{MAX_PIXELS} pixels: give a `size`",
             param="size",
         )
     return width, height

@@ -18,7 +18,7 @@ def opened(data: bytes, part: str) -> Image.Image:
         InvalidRequest: it is no PNG, JPEG or WebP, has too many pixels, or cannot be decoded.
     """
     try:
-        image = Image.open(io.BytesIO(data), formats=_TAKEN)
+        image: Image.Image = Image.open(io.BytesIO(data), formats=_TAKEN)
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError) as error:
         raise _unreadable(part) from error
     if image.width * image.height > MAX_INPUT_PIXELS:  # known from its head; nothing is decoded yet

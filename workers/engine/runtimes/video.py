@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from infra.errors import EngineFailed, InvalidRequest, LoadFailed
 from infra.ffmpeg_video import encode_mp4
-from workers.engine.filming import FIELD, MULTIPLE, PATH, Shot
+from workers.engine.filming import FIELD, MULTIPLE, PATH, SIDE_RANGE, Shot
 from workers.engine.runtimes.loras import PipelineLoras
 from workers.engine.runtimes.pictures import colours, opened
 from workers.engine.runtimes.pipelines import check_index, load_pipeline, on_step
@@ -170,7 +170,11 @@ def _size(pipe: Any, shot: Shot, image: Image.Image | None) -> dict[str, int]:
         return {"width": shot.width, "height": shot.height}
     width, height = (_DEFAULTS["width"], _DEFAULTS["height"]) if image is None else image.size
     scale = min(1.0, math.sqrt(_USUAL_PIXELS / (width * height)))
-    sides = (max(multiple, int(side * scale) // multiple * multiple) for side in (width, height))
+    sides = [max(multiple, int(side * scale) // multiple * multiple) for side in (width, height)]
+    if max(sides) > SIDE_RANGE[1]:
+        raise InvalidRequest(
+            f"the image has {width} x {height} pixels, a shape that no video is made in: give a `size`", param="size"
+        )
     return dict(zip(("width", "height"), sides, strict=True))
 
 

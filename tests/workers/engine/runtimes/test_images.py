@@ -154,6 +154,7 @@ def test_how_far_it_is_and_an_end_between_two_steps(sd15: Family) -> None:
     ("more", "files", "param"),
     [
         ({"strength": 0.1}, (IMAGE,), "strength"),
+        ({"strength": 0.001, "steps": None}, (IMAGE,), "strength"),
         ({"true_cfg_scale": 3.0}, (IMAGE,), "true_cfg_scale"),
         ({}, (), "image"),
         ({}, (Upload("image", "a", "", b"no picture"),), "image"),
@@ -162,6 +163,8 @@ def test_how_far_it_is_and_an_end_between_two_steps(sd15: Family) -> None:
         ({}, (Upload("image", "a", "", encoded(gradient(), "BMP")),), "image"),
         ({}, (IMAGE, Upload("mask", "m", "", encoded(left_half(64, 64)))), "mask"),
         ({"width": None, "height": None}, (Upload("image", "a", "", encoded(gradient(3000, 3000))),), "size"),
+        ({"width": None, "height": None}, (Upload("image", "a", "", encoded(gradient(5000, 8))),), "size"),
+        ({"width": None, "height": None}, (Upload("image", "a", "", encoded(gradient(1, 1))),), "size"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(

@@ -1,5 +1,8 @@
 """Adapters in a real pipeline: the image is the library's own, and nothing of them stays where none is asked for."""
 
+import contextlib
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,3 +238,85 @@ def test_a_model_that_takes_none_says_so(adapters: dict[str, Path]) -> None:
     loras.apply([])
     with pytest.raises(InvalidRequest, match="takes no LoRA"):
         loras.apply([named(adapters["first"])])
+
+
+def told(path: Path, target: Path, part: str, **fields: Any) -> Path:
+    """The same adapter, with such words about itself."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(path)
+    layers = sorted({name.split(".lora_")[0].removeprefix(f"{part}.") for name in weights})
+    words = {"r": 4, "lora_alpha": 4, "target_modules": layers} | fields
+    text = json.dumps({f"{part}.{name}": value for name, value in words.items()})
+    save_file(weights, target, metadata={"lora_adapter_metadata": text})
+    return target
+
+
+@pytest.mark.parametrize("way", ["pissa", "olora", "eva", "loftq"])
+@pytest.mark.parametrize(("which", "part"), [("text", "text_encoder"), ("first", "unet")])
+def test_an_adapter_cannot_have_the_model_s_own_weights_changed(
+    adapters: dict[str, Path], pipe: Any, loras: Any, tmp_path: Path, which: str, part: str, way: str
+) -> None:
+    before = drawn(pipe)
+    loras.apply([named(told(adapters[which], tmp_path / "a.safetensors", part, init_lora_weights=way))])
+    assert not same(drawn(pipe), before)
+    loras.apply([])
+    assert same(drawn(pipe), before)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"target_modules": "((.+)+)+X"},
+        {"target_modules": ["((.+)+)+X"]},
+        {"rank_pattern": {"((.+)+)+X": 2}},
+        {"alpha_pattern": {"((.+)+)+X": 2}},
+        {"r": "4"},
+        {"r": 10**9},
+        {"lora_alpha": [1]},
+        {"rank_pattern": {"a": 0}},
+    ],
+)
+def test_what_an_adapter_says_of_itself_is_looked_at(
+    adapters: dict[str, Path], loras: Any, tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequest, match="does not fit"):
+        loras.apply([named(told(adapters["first"], tmp_path / "a.safetensors", "unet", **fields))])
+
+
+@pytest.mark.parametrize(
+    ("which", "part", "more"), [("text", "text_encoder", "out_proj"), ("first", "unet", "to_out.0")]
+)
+def test_layers_that_are_named_and_not_there_are_no_part_of_it(
+    adapters: dict[str, Path], pipe: Any, loras: Any, tmp_path: Path, which: str, part: str, more: str
+) -> None:
+    names = ["q_proj", "v_proj", more] if part == "text_encoder" else ["to_q", "to_k", "to_v", more]
+    path = told(adapters[which], tmp_path / "a.safetensors", part, target_modules=names)
+    with contextlib.suppress(InvalidRequest):
+        loras.apply([named(path)])
+    drawn(pipe)
+    path = told(adapters[which], tmp_path / "b.safetensors", part, use_dora=True)
+    with contextlib.suppress(InvalidRequest):
+        loras.apply([named(path)])
+    drawn(pipe)
+
+
+def test_a_file_that_goes_while_it_is_read_is_no_trouble_later(
+    adapters: dict[str, Path], pipe: Any, loras: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.safetensors"
+    shutil.copy(adapters["first"], path)
+    load: Callable[..., None] = pipe.load_lora_weights
+
+    def going(*arguments: Any, **more: Any) -> None:
+        load(*arguments, **more)
+        path.unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipe, "load_lora_weights", going)
+        loras.apply([named(path)])
+    alone = drawn(pipe)
+    loras.apply([])
+    shutil.copy(adapters["first"], path)
+    loras.apply([named(path)])
+    assert same(drawn(pipe), alone)

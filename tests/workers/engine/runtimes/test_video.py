@@ -165,6 +165,15 @@ def test_what_this_pipeline_does_not_take(wan: Any, load: Callable[[Callable[[Pa
         one.film(Shot(**SHOT, guidance_scale_2=2.0), ask_of())
 
 
+def test_an_image_of_a_wild_shape_needs_a_size(load: Callable[[Callable[[Path], Path]], Any]) -> None:
+    runtime, _folder = load(write_tiny_wan_i2v)
+    for shape in ((100_000, 1), (1, 100_000), (9000, 40)):
+        image = encoded(drawn().resize(shape))
+        with pytest.raises(InvalidRequest, match="give a `size`") as refused:
+            runtime.film(Shot(**SHOT | {"width": None, "height": None}), ask_of(image))
+        assert refused.value.param == "size"
+
+
 def test_a_client_that_has_left_ends_the_work_after_a_step(wan: Any) -> None:
     gone = threading.Event()
     ask = Ask({}, gone=gone)
