@@ -15,11 +15,12 @@ from flows.distribute import Share, Spread, merge_step, part_steps, shares
 from flows.plan import Plan, Step, StepId, TaskName
 from infra.types import Json, PoolId
 from workers.sites import Site
-from workers.types import Capability, Demand, ModelEntry
+from workers.types import Capability, Demand, ModelEntry, ModelFormat
 
 LEAST: Final = 2
 """An image takes seconds at least: two are worth two engines, unless the model says otherwise."""
 DRAW: Final = TaskName("draw_images")
+DRAW_FAR: Final = TaskName("draw_far")
 COLLECT: Final = TaskName("collect_images")
 _OF_EACH: Final = (
     "prompt",
@@ -38,10 +39,14 @@ _OF_EACH: Final = (
 
 def plan_images(request: dict[str, Json], entry: ModelEntry, _affinity_key: str | None = None) -> Plan:
     """All images on one engine, one after the other. `request`: `{task, n, seed, prompt, loras, response_format,
-    output_format, quality}` and what else the client has set, checked; `image` and `mask` are `{blob}`."""
+    output_format, quality}` and what else the client has set, checked; `image` and `mask` are `{blob}`.
+
+    For a far service `{task, n, seed, asked, response_format}`: `asked` is what it is sent, and the seed is None if the
+    client set none.
+    """
     count = count_images(request)
     inputs = _inputs(request, 0, count)
-    draw = Step(StepId("draw"), DRAW, inputs, demand=Demand(entry.name, Capability.IMAGES), items=count)
+    draw = Step(StepId("draw"), _task(entry), inputs, demand=Demand(entry.name, Capability.IMAGES), items=count)
     merge = Step(StepId("merge"), COLLECT, _answer(request), {"part-1": draw.id})
     return Plan("images", entry.name, (draw, merge))
 
@@ -55,7 +60,7 @@ def spread_images(request: dict[str, Json], entry: ModelEntry, sites: Sequence[S
     homes = _homes(bounds[:-1], entry, shares(count, entry, sites, LEAST))
     given = [Share(home, first, size) for home, first, size in zip(homes, bounds, sizes, strict=False)]
     inputs = [_inputs(request, share.first, share.items) for share in given]
-    steps = part_steps(given, entry, Capability.IMAGES, DRAW, inputs)
+    steps = part_steps(given, entry, Capability.IMAGES, _task(entry), inputs)
     return Plan("images", entry.name, (*steps, merge_step(COLLECT, _answer(request), steps)))
 
 
@@ -78,14 +83,25 @@ def _homes(firsts: Sequence[int], entry: ModelEntry, given: Sequence[Share]) -> 
     return [*some, *[None] * (len(firsts) - len(some))]
 
 
+def _task(entry: ModelEntry) -> TaskName:
+    return DRAW_FAR if entry.format is ModelFormat.SERVICE else DRAW
+
+
 def _inputs(request: dict[str, Json], first: int, count: int) -> dict[str, Json]:
-    seed = request["seed"]
-    assert isinstance(seed, int)
-    drawing: dict[str, Json] = {name: request[name] for name in _OF_EACH if request.get(name) is not None}
     files = {name: request[name] for name in ("image", "mask") if request.get(name) is not None}
-    seeds: list[Json] = [seed + first + number for number in range(count)]
+    seeds = _seeds(request["seed"], first, count)
+    if "asked" in request:
+        return {"task": request["task"], "asked": request["asked"], "seeds": seeds, **files}
+    drawing: dict[str, Json] = {name: request[name] for name in _OF_EACH if request.get(name) is not None}
     return {"task": request["task"], "drawing": drawing, "seeds": seeds, "loras": request["loras"], **files}
 
 
+def _seeds(seed: Json, first: int, count: int) -> list[Json]:
+    if seed is None:  # a far service draws its own by lot
+        return [None] * count
+    assert isinstance(seed, int)
+    return [seed + first + number for number in range(count)]
+
+
 def _answer(request: dict[str, Json]) -> dict[str, Json]:
-    return {"response_format": request["response_format"], "output_format": request["output_format"]}
+    return {name: request[name] for name in ("response_format", "output_format") if name in request}

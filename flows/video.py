@@ -14,11 +14,12 @@ from flows.distribute import Share, Spread, shares
 from flows.plan import Plan, Step, StepId, TaskName
 from infra.types import Json
 from workers.sites import Site
-from workers.types import Capability, Demand, ModelEntry
+from workers.types import Capability, Demand, ModelEntry, ModelFormat
 
 LEAST: Final = 2
 """A video takes minutes: two are worth two engines, unless the model says otherwise."""
 FILM: Final = TaskName("film_video")
+FILM_FAR: Final = TaskName("film_far")
 COLLECT: Final = TaskName("collect_videos")
 _OF_EACH: Final = (
     "prompt",
@@ -36,7 +37,10 @@ _OF_EACH: Final = (
 
 def plan_video(request: dict[str, Json], entry: ModelEntry, _affinity_key: str | None = None) -> Plan:
     """All videos in one row. `request`: `{n, seed, prompt, num_frames, fps, loras, response_format}` and what else the
-    client has set, checked; `image` is `{blob}`."""
+    client has set, checked; `image` is `{blob}`.
+
+    For a far service there is `asked`, which is what it is sent, and the seed is None if the client set none.
+    """
     return _plan(request, entry, [Share(None, 0, count_videos(request))])
 
 
@@ -58,21 +62,24 @@ SPREAD_VIDEO: Final = Spread(count_videos, LEAST, spread_video)
 
 def _plan(request: dict[str, Json], entry: ModelEntry, rows: Sequence[Share]) -> Plan:
     steps: list[Step] = []
+    task = FILM_FAR if entry.format is ModelFormat.SERVICE else FILM
     for row in rows:
         demand = Demand(entry.name, Capability.VIDEO, home=row.pool)
         for index in range(row.first, row.first + row.items):
             before = {"before": steps[-1].id} if index > row.first else {}
             inputs = _inputs(request, index)
             step = StepId(f"video-{index + 1}")
-            steps.append(Step(step, FILM, inputs, before, demand, items=1, hedge=entry.distribute.hedge))
+            steps.append(Step(step, task, inputs, before, demand, items=1, hedge=entry.distribute.hedge))
     answer: dict[str, Json] = {name: request[name] for name in ("response_format", "num_frames", "fps")}
     collect = Step(StepId("collect"), COLLECT, answer, {step.id: step.id for step in steps})
     return Plan("video", entry.name, (*steps, collect))
 
 
 def _inputs(request: dict[str, Json], index: int) -> dict[str, Json]:
-    seed = request["seed"]
+    seed, asked = request["seed"], request.get("asked")
+    image: dict[str, Json] = {"image": request["image"]} if request.get("image") is not None else {}
+    if isinstance(asked, dict):
+        return {"asked": {**asked, "seed": seed + index} if isinstance(seed, int) else asked, **image}
     assert isinstance(seed, int)
     shot: dict[str, Json] = {name: request[name] for name in _OF_EACH if request.get(name) is not None}
-    image: dict[str, Json] = {"image": request["image"]} if request.get("image") is not None else {}
     return {"shot": {**shot, "seed": seed + index}, "loras": request["loras"], **image}

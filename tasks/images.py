@@ -58,7 +58,7 @@ async def collect_images(call: TaskCall) -> TaskResult:
             raise EngineFailed(f"part-{number} of the request has no result that can be merged; send it again")
         images += drawn
         number += 1
-    form = call.inputs["output_format"]
+    form = call.inputs.get("output_format") or _form(images)
     return files_answer(images, str(call.inputs["response_format"]), {"output_format": form})
 
 
@@ -72,6 +72,12 @@ async def _drawn(call: TaskCall, wanted: Drawing, files: Mapping[str, bytes], ma
     if not body:
         raise EngineFailed(f"{engine.id} answered without an image")
     return body
+
+
+def _form(images: list[Json]) -> Json:
+    """What far images have come as."""
+    first = images[0] if images else None
+    return first.get("suffix") if isinstance(first, dict) else None
 
 
 def _ref(file: Json) -> str | None:

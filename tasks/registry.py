@@ -1,6 +1,8 @@
 """Every task by the name that plans know it by: the one registry."""
 
 from tasks.embed_parts import compare_parts, embed_part, merge_embeddings
+from tasks.far_images import draw_far
+from tasks.far_video import film_far
 from tasks.generate import generate
 from tasks.images import collect_images, draw_images
 from tasks.ocr import merge_documents, read_document, read_part
@@ -30,8 +32,10 @@ TASKS: dict[str, Task] = {
     "ocr_part": read_part,
     "merge_ocr": merge_documents,
     "draw_images": draw_images,
+    "draw_far": draw_far,
     "collect_images": collect_images,
     "film_video": film_video,
+    "film_far": film_far,
     "collect_videos": collect_videos,
     "transcribe": transcribe,
     "cut_recording": cut_recording,

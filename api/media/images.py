@@ -2,13 +2,12 @@
 to be planned."""
 
 import asyncio
-import secrets
 from typing import Final, NamedTuple
 
 from api.asgi import Exchange, Receive, Scope, Send, parse_object
 from api.media.given import Given, clean_name, fetch, read_given
 from api.media.loras import LoraDesk
-from api.media.making import MakingVisit, maker
+from api.media.making import MakingVisit, maker, prepare
 from api.media.parts import is_form, parse_parts
 from api.openai.endpoint import Resource
 from api.openai.schemas.images import check_fields, form_values
@@ -22,8 +21,6 @@ from workers.types import Capability
 
 DRAWS: Final = {"/v1/images/generations": False, "/v1/images/edits": True}
 """The paths, and whether they start from an image."""
-_SEEDS: Final = 2**32
-"""Seeds that are drawn by lot are smaller: they are easy to write down."""
 _PARTS: Final = 40
 _PICTURES: Final = ("image", "mask")
 _UNUSED: Final = ("image", "mask", "loras")
@@ -66,7 +63,7 @@ class _Visit(MakingVisit):
             name: value for name, value in fields.items() if name not in _UNUSED and value is not None
         }
         body |= {"model": entry.name, "task": "edit" if self._edit else "generate"}
-        body.setdefault("seed", secrets.randbelow(_SEEDS))
+        prepare(body, fields, entry)
         found = {name: await self._content(given) for name, given in pictures.items()}
         measured(found)
         for name, data in found.items():

@@ -1,14 +1,13 @@
 """`POST /v1/video/generations`: from what a client sends, as JSON or as a form, to the request to be planned."""
 
 import asyncio
-import secrets
 from typing import Final
 
 from api.asgi import Exchange, Receive, Scope, Send, parse_object
 from api.media.given import Given, clean_name, fetch, read_given
 from api.media.images import measured
 from api.media.loras import LoraDesk
-from api.media.making import MakingVisit, maker
+from api.media.making import MakingVisit, maker, prepare
 from api.media.parts import is_form, parse_parts
 from api.openai.endpoint import Resource
 from api.openai.schemas.video import check_fields, form_values
@@ -19,8 +18,6 @@ from infra.types import Json
 from workers.types import Capability
 
 PATH: Final = "/v1/video/generations"
-_SEEDS: Final = 2**32
-"""Seeds that are drawn by lot are smaller: they are easy to write down."""
 _PARTS: Final = 40
 _TAKEN_APART: Final = ("image", "loras")
 
@@ -53,7 +50,7 @@ class _Visit(MakingVisit):
             name: value for name, value in fields.items() if name not in _TAKEN_APART and value is not None
         }
         body["model"] = entry.name
-        body.setdefault("seed", secrets.randbelow(_SEEDS))
+        prepare(body, fields, entry)
         if image is not None:
             data = image.data
             if image.url is not None:

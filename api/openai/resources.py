@@ -9,7 +9,7 @@ from api.openai.responses import mapping as responses
 from api.openai.responses.memory import MEMORY, RECALLED
 from api.openai.responses.schema import ResponsesBody
 from api.openai.responses.schema import check as check_response
-from api.openai.schemas import audio, chat, completions, embeddings, images, ocr, rerank, speech, video
+from api.openai.schemas import audio, chat, completions, embeddings, far_files, images, ocr, rerank, speech, video
 from flows.chat import plan_chat, plan_completions
 from flows.embeddings import SPREAD_EMBEDDINGS, plan_embeddings
 from flows.images import SPREAD_IMAGES, plan_images
@@ -79,12 +79,12 @@ def _ocr(body: Body, _entry: ModelEntry) -> Checked:
     return Checked(ocr.normal(body))
 
 
-def _images(body: Body, _entry: ModelEntry) -> Checked:
-    return Checked(images.normal(body))
+def _images(body: Body, entry: ModelEntry) -> Checked:
+    return Checked(far_files.far_images(body) if _far(entry) else images.normal(body))
 
 
-def _video(body: Body, _entry: ModelEntry) -> Checked:
-    return Checked(video.normal(body))
+def _video(body: Body, entry: ModelEntry) -> Checked:
+    return Checked(far_files.far_video(body) if _far(entry) else video.normal(body))
 
 
 RESOURCES: dict[str, Resource] = {

@@ -35,6 +35,12 @@ def request_of(n: int, **more: Json) -> dict[str, Json]:
     }
 
 
+FAR = make_entry(
+    "dalle", format=ModelFormat.SERVICE, service_url="http://far", path=None, capabilities=(Capability.IMAGES,)
+)
+FAR_REQUEST: dict[str, Json] = {"task": "generate", "n": 3, "seed": None, "asked": {"prompt": "a fox"}}
+
+
 def site(name: str, *, resident: bool = True, speed: float | None = None) -> Site:
     return Site(PoolId(name), EngineId(f"{name}/sd"), resident, speed)
 
@@ -73,6 +79,32 @@ def test_an_edit_has_its_pictures_and_adapters_in_every_part() -> None:
     for part in parts:
         assert {part.inputs[name]["blob"] for name in ("image", "mask")} == {REF}  # type: ignore[index,call-overload]
         assert (part.inputs["task"], part.inputs["loras"]) == ("edit", loras)
+
+
+@pytest.mark.parametrize(
+    ("more", "distribute", "wanted"),
+    [
+        ({}, Distribute(), [[None], [None], [None]]),
+        ({"seed": 5}, Distribute(), [[5], [6], [7]]),
+        ({"seed": 0}, Distribute(max_parts=2), [[0], [1, 2]]),
+        ({"n": 1}, Distribute(), [[None]]),
+        ({"seed": 9}, Distribute(enabled=False), [[9, 10, 11]]),
+        ({"task": "edit", "image": {"blob": REF}, "mask": {"blob": REF}}, Distribute(), [[None]] * 3),
+    ],
+)
+def test_a_far_service_is_asked_what_the_client_has_said(
+    more: dict[str, Json], distribute: Distribute, wanted: list[Json]
+) -> None:
+    entry = FAR.model_copy(update={"distribute": distribute})
+    request = FAR_REQUEST | {"response_format": "url"} | more
+    plan = in_parts(SPREAD_IMAGES, request, entry, Cut(lambda _entry: ())) or plan_images(request, entry)
+    drawing = [step for step in plan.steps if step.demand is not None]
+    files: dict[str, Json] = {name: more[name] for name in ("image", "mask") if name in more}
+    fixed: dict[str, Json] = {"task": request["task"], "asked": {"prompt": "a fox"}, **files}
+    assert [step.inputs for step in drawing] == [{**fixed, "seeds": each} for each in wanted]
+    assert {step.task for step in drawing} == {"draw_far"}
+    assert plan.steps[-1].inputs == {"response_format": "url"}
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_each_image_is_a_step() -> None:

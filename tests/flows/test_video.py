@@ -37,6 +37,18 @@ def test_one_video() -> None:
     assert collect.inputs == {"response_format": "url", "num_frames": 9, "fps": 8.0}
 
 
+@pytest.mark.parametrize(("seed", "seeds_sent"), [(None, [{}, {}]), (5, [{"seed": 5}, {"seed": 6}])])
+def test_a_far_service_is_asked_what_the_client_has_said(seed: Json, seeds_sent: list[dict[str, Json]]) -> None:
+    entry = make_entry(
+        "wan", format=ModelFormat.SERVICE, path=None, service_url="http://far", capabilities=(Capability.VIDEO,)
+    )
+    asked: dict[str, Json] = {"prompt": "a cat", "num_frames": 9, "fps": 8.0}
+    told: dict[str, Json] = {"n": 2, "seed": seed, "asked": asked, "image": IMAGE}
+    plan = plan_video(told | {"num_frames": 9, "fps": 8.0, "response_format": "url"}, entry)
+    assert [step.task for step in plan.steps] == ["film_far", "film_far", "collect_videos"]
+    assert [step.inputs for step in plan.steps[:-1]] == [{"asked": asked | sent, "image": IMAGE} for sent in seeds_sent]
+
+
 def test_several_in_a_row_wait_for_each_other_and_not_for_slots() -> None:
     plan = plan_video(request_of(3), ENTRY)
     assert seeds(plan) == [5, 6, 7]

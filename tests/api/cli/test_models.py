@@ -94,6 +94,11 @@ def test_a_far_service_without_more_does_chat(run: Run) -> None:
     assert run("models", "add", "far", "--service-url", "http://box") == "added far (chat, completions)\n"
 
 
+def test_a_far_service_may_make_images(run: Run) -> None:
+    words = ("models", "add", "far", "--service-url", "http://box", "--served-model", "dall-e-3")
+    assert run(*words, "--capability", "images", "--capability", "video") == "added far (images, video)\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,0 +1,49 @@
+"""Images of a far service, which are kept here like those of an engine of ours."""
+
+from infra.errors import EngineFailed
+from infra.pictures import measure
+from infra.types import Json
+from tasks.far_files import FarFile, make_far
+from tasks.types import TaskCall, TaskResult
+from workers.engine.drawing import PATHS
+
+_FORM = "b64_json"
+_FILES = ("image", "mask")
+
+
+async def draw_far(call: TaskCall) -> TaskResult:
+    """Have `inputs["asked"]` drawn once for each of `inputs["seeds"]`: `{images: [{blob, media_type, suffix, …}, …]}`.
+
+    A seed that is None is not sent. `inputs["task"]` is `generate` or `edit`; an edit's `image` and `mask` are
+    `{blob}`. Each image is a request of its own: not every service makes several at once.
+
+    Raises:
+        PayloadGone: a picture of the request is not kept any more.
+        DiskFull: there is no room for what is made.
+        EngineFailed: the service died, broke off, or did not answer with an image.
+        UpstreamRefused: the request is wrong, in the service's eyes.
+    """
+    asked, seeds, path = call.inputs["asked"], call.inputs["seeds"], PATHS[str(call.inputs["task"])]
+    assert isinstance(asked, dict)
+    assert isinstance(seeds, list)
+    given = {name: file for name in _FILES if isinstance(file := call.inputs.get(name), dict)}
+    files = {name: await call.fetch(str(file["blob"])) for name, file in given.items()}
+    images: list[Json] = []
+    for seed in seeds:
+        of_seed: dict[str, Json] = {} if seed is None else {"seed": seed}
+        made = await make_far(call, path, asked | of_seed, files, _FORM)
+        images.append(await _kept(call, made, of_seed))
+    return TaskResult({"images": images}, units=len(images))
+
+
+async def _kept(call: TaskCall, made: FarFile, of_seed: dict[str, Json]) -> dict[str, Json]:
+    picture = measure(made.data)
+    if picture is None:
+        raise EngineFailed(f"{call.leased().id} answered with a file that is no PNG, JPEG or WebP image")
+    kind: dict[str, Json] = {"media_type": picture.media_type, "suffix": picture.media_type.partition("/")[2]}
+    told: dict[str, Json] = {}
+    if isinstance(seed := made.told.get("seed"), int):
+        told["seed"] = seed
+    if isinstance(prompt := made.told.get("revised_prompt"), str):
+        told["revised_prompt"] = prompt
+    return {"blob": await call.keep(made.data), **kind, **of_seed, **told}
