@@ -168,4 +168,4 @@ def _number(name: str, text: str) -> Json:
     """A form's field: all of them are texts."""
     if name == "structured":
         return text.lower() in ("1", "true", "yes", "on")
-    return int(text) if name in _NUMBERS and text.isdecimal() else text
+    return int(text) if name in _NUMBERS and text.isdecimal() and len(text) < 20 else text

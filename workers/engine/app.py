@@ -140,12 +140,13 @@ class EngineApp:
         finally:
             self._waiting -= 1
         work = asyncio.get_running_loop().run_in_executor(self._threads, _call, handler, ask)
-        # The slot is free when the thread is, however soon the client has left.
-        work.add_done_callback(self._let_go)
-        reply = await asyncio.shield(work)
-        if isinstance(reply.body, bytes):
-            return web.Response(body=reply.body, headers={"Content-Type": reply.media_type})
-        return await self._stream(request, reply.body, reply.media_type)
+        try:
+            reply = await asyncio.shield(work)
+            if isinstance(reply.body, bytes):
+                return web.Response(body=reply.body, headers={"Content-Type": reply.media_type})
+            return await self._stream(request, reply.body, reply.media_type)
+        finally:  # the slot is free when the thread is, however soon the client has left
+            work.add_done_callback(self._let_go)
 
     def _let_go(self, work: "asyncio.Future[Reply]") -> None:
         self._slots.release()

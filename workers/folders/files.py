@@ -23,6 +23,8 @@ PICKLES: Final = (".bin", ".ckpt", ".pt", ".pth", ".pkl")
 """Endings of weights that are Python pickles, as PyTorch writes them."""
 _CODE: Final = (".py", ".pyc", ".so")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
+_KERNEL: Final = "_implementation"
+"""What ends so may name a repository, such as `attn_implementation`: transformers would fetch its code and run it."""
 ADAPTER: Final = "adapter_config.json"
 """Where transformers finds one, it loads the model that is named there, from wherever that lies."""
 
@@ -160,6 +162,9 @@ def _asks_for_code(value: Json) -> str | None:
                 return "auto_map"
             if one.get("trust_remote_code"):
                 return "trust_remote_code"
+            kernel = next((key for key in one if key.endswith(_KERNEL) and "/" in str(one[key])), None)
+            if kernel is not None:
+                return kernel
             left += one.values()
         elif isinstance(one, list):
             left += one

@@ -194,3 +194,10 @@ async def test_a_request_is_planned_without_its_documents(start_front: StartFron
         request = {"model": "reader", "files": files}
         status, body = await front.post("/v1/plan", {"endpoint": "ocr", "request": request})
         assert (status, body["error"]["param"].split(".")[0]) == (400, "files")
+
+
+@pytest.mark.parametrize("dpi", ["9" * 5000, "-1", "²"])
+async def test_what_only_looks_like_a_number_in_a_form_is_told(start_front: StartFront, dpi: str) -> None:
+    front = await started(start_front, Reader())
+    status, body = await send(front, ("a.pdf", PDF), dpi=dpi)
+    assert (status, body["error"]["param"]) == (400, "dpi")

@@ -38,6 +38,7 @@ class FakeRuntime:
         self.at_work = 0
         self.most_at_work = 0
         self.abandoned = threading.Event()
+        self.pieces: list[str] = []
 
     def load(self, _launch: EngineLaunch) -> None:
         self.loading.set()
@@ -54,6 +55,7 @@ class FakeRuntime:
             "/stream": lambda _ask: Reply(iter([b"one ", b"two"]), "audio/mpeg"),
             "/stream-bad": lambda _ask: Reply(self._failing(0), "audio/mpeg"),
             "/stream-breaks": lambda _ask: Reply(self._failing(1), "audio/mpeg"),
+            "/stream-slow": lambda ask: Reply(self._told(ask), "audio/mpeg"),
         }
 
     def _raising(self, error: Exception) -> Callable[[Ask], Reply]:
@@ -65,6 +67,12 @@ class FakeRuntime:
     def _failing(self, after: int) -> Iterator[bytes]:
         yield from [b"x"] * after
         raise InvalidRequest("no such voice")
+
+    def _told(self, ask: Ask) -> Iterator[bytes]:
+        for _ in range(3):
+            self.pieces.append(str(ask.body["name"]))
+            time.sleep(0.02)
+            yield b"x"
 
     def _slow(self, ask: Ask) -> Reply:
         self.at_work += 1
@@ -191,6 +199,22 @@ async def test_no_more_at_once_than_it_has_slots() -> None:
         answers = await asyncio.gather(*(engine.post("/v1/slow") for _ in range(5)))
         assert [status for status, _body in answers] == [200] * 5
         assert engine.runtime.most_at_work == 2
+
+
+async def test_a_stream_has_its_slot_to_its_end() -> None:
+    async with bench(slots=1) as one:
+        headers = {"Authorization": f"Bearer {KEY}"}
+
+        async def read(name: str) -> bytes:
+            async with one.session.post(f"{one.url}/v1/stream-slow", json={"name": name}, headers=headers) as answer:
+                return await answer.read()
+
+        assert list(await asyncio.gather(read("a"), read("b"))) == [b"xxx", b"xxx"]
+        assert one.runtime.pieces in (["a"] * 3 + ["b"] * 3, ["b"] * 3 + ["a"] * 3)
+        for _ in range(3):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(read("left"), 0.03)
+        assert await asyncio.wait_for(read("c"), 5) == b"xxx"
 
 
 async def test_what_it_works_on_and_whose_work_it_is() -> None:

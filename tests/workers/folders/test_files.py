@@ -64,13 +64,20 @@ def test_a_program_in_it_is_refused(tmp_path: Path, name: str) -> None:
         {"auto_map": {"AutoModel": "modeling.Model"}},
         {"text_config": {"auto_map": {"AutoModel": "a--b.Model"}}},
         {"model_args": [{"trust_remote_code": True}]},
+        {"attn_implementation": "someone/kernel"},
+        {"text_config": {"_attn_implementation": {"": "someone/kernel@main:attention"}}},
     ],
 )
 def test_a_configuration_that_asks_for_code_is_refused(tmp_path: Path, config: dict[str, Json]) -> None:
     write_json(tmp_path / "text_encoder" / "tokenizer_config.json", config)
-    with pytest.raises(InvalidRequest, match=r"asks for code of its own \((auto_map|trust_remote_code)\)"):
+    with pytest.raises(
+        InvalidRequest, match=r"asks for code of its own \((auto_map|trust_remote_code|_?attn_impl.*)\)"
+    ):
         require_no_code(tmp_path)
-    write_json(tmp_path / "text_encoder" / "tokenizer_config.json", {"auto_map": None, "trust_remote_code": False})
+    write_json(
+        tmp_path / "text_encoder" / "tokenizer_config.json",
+        {"auto_map": None, "trust_remote_code": False, "attn_implementation": "sdpa"},
+    )
     require_no_code(tmp_path)
 
 

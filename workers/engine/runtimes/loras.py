@@ -223,4 +223,6 @@ def _wanted(adapter: Mapping[str, Json]) -> _Wanted:
 def _reason(error: Exception) -> str:
     """The library's own words, on one line, without what follows the first of several complaints."""
     words = error.message if isinstance(error, InvalidRequest) else f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):  # whose words have the file's place
+        words = error.strerror or type(error).__name__
     return " ".join(words.split())[:_REASON_CHARS]
