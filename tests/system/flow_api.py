@@ -61,6 +61,11 @@ class FlowApi:
         answer = self.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
         return {task["name"]: task for task in answer.json()}
 
+    def require_tasks(self, run: str, *names: str) -> None:
+        """Fails unless these are its task runs, and no others, soon: Prefect writes them down by events, a little after
+        the run's own end."""
+        eventually(lambda: set(self.tasks(run)) == set(names), 10, what=lambda: str(sorted(self.tasks(run))))
+
     def set_state(self, run: str, kind: str, name: str, *, force: bool = True) -> None:
         """What the UI's buttons do."""
         answer = self.post(f"/flow_runs/{run}/set_state", {"state": {"type": kind, "name": name}, "force": force})

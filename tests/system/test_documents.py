@@ -20,6 +20,7 @@ from tests.system.speech import recording
 from tests.tiny_diffusers import write_tiny_sd15
 from tests.tiny_gguf import write_tiny_llama
 from tests.tiny_loras import safetensors
+from tests.tiny_wan import write_tiny_wan, write_tiny_wan_i2v
 
 NOT_HERE = {
     "git clone https://example.org/coderai.git && cd coderai": "the address stands for wherever the clone comes from",
@@ -69,6 +70,10 @@ def adapted(text: str, page: str, folder: Path, served: Product) -> str:
         ("/path/to/model.gguf", str(tiny)),
         ("/path/to/all-MiniLM-L6-v2", str(folder / "all-MiniLM-L6-v2")),
         ("/path/to/stable-diffusion", str(folder / "stable-diffusion")),
+        ("/path/to/Wan2.1-T2V-1.3B", str(folder / "wan")),
+        ("/path/to/Wan2.1-I2V-14B", str(folder / "wan-i2v")),
+        ('"size": "832x480", "num_frames": 81', '"size": "32x32", "num_frames": 5'),  # there is no GPU here
+        ("-F num_frames=49", "-F num_frames=5 -F size=32x32"),
         (" NAME", f" {tiny.stem}"),
     ):
         text = text.replace(written, meant)
@@ -103,6 +108,9 @@ def test_a_page_works_when_it_is_followed(page: str, reader: Product, tmp_path: 
     (tmp_path / "mask.png").write_bytes(pictures.encoded(pictures.left_half()))
     if "/path/to/stable-diffusion" in "".join(block.text for block in RUNNABLE if block.page == page):
         write_tiny_sd15(tmp_path / "stable-diffusion")
+    if page.endswith("make-videos.md"):
+        write_tiny_wan(tmp_path / "wan")
+        write_tiny_wan_i2v(tmp_path / "wan-i2v")
     for block in (block for block in RUNNABLE if block.page == page):
         if block.language == "python":
             program = [sys.executable, "-c", adapted(block.text, page, tmp_path, reader)]

@@ -61,7 +61,7 @@ def test_a_job_keeps_its_images(make_product: MakeProduct) -> None:
         assert taken is not None
         run = taken.json()["id"]
         flows.run(run, state="COMPLETED", within_s=60)
-        assert set(flows.tasks(run)) == {"split", "part-1", "part-2", "merge"}
+        flows.require_tasks(run, "split", "part-1", "part-2", "merge")
         answer = httpx2.get(f"{product.url}/v1/runs/{run}/answer", headers=product.headers(), timeout=10).json()
         assert [item["seed"] for item in answer["data"]] == [7, 8]
         assert [httpx2.get(item["url"], timeout=10).content for item in answer["data"]] == [PICTURE] * 2

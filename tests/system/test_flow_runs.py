@@ -115,7 +115,7 @@ def test_a_request_is_run_as_a_job_on_purpose(served: Product, flows: FlowApi) -
     assert shown["answer"]["choices"][0]["message"]["content"]
     raw = httpx2.get(f"{served.url}{shown['answer_url']}", headers=served.headers())
     assert raw.json() == shown["answer"]
-    eventually(lambda: set(flows.tasks(shown["id"])) == {"generate"}, 10, what=lambda: str(flows.tasks(shown["id"])))
+    flows.require_tasks(shown["id"], "generate")
 
 
 def test_a_running_job_is_cancelled_and_frees_its_slot(served: Product, flows: FlowApi) -> None:

@@ -55,7 +55,7 @@ def test_a_recording_is_kept_by_reference_and_can_be_heard_again(served: Product
     assert request["file"]["bytes"] == len(SOUND)
     assert len(str(request)) < 1000
     assert len(kept(served, "payloads")) == 1
-    assert set(flows.tasks(run)) == {"transcribe", "write"}
+    flows.require_tasks(run, "transcribe", "write")
     flows.retry(run)
     heard = eventually(
         lambda: found if (found := answer_of(served, run)).status_code == 200 else None,

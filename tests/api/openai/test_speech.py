@@ -183,8 +183,9 @@ async def test_characters_are_counted(start_front: StartFront) -> None:
     await post(front)
     async with front.session.get(f"{front.url}/metrics", headers=front.headers("admin")) as answer:
         page = await answer.text()
-    line = next(line for line in page.splitlines() if line.startswith("coderai_tokens_total") and "prompt" in line)
+    line = next(line for line in page.splitlines() if line.startswith("coderai_units_total"))
     assert 'model="joe"' in line
+    assert 'kind="tts"' in line
     assert float(line.rsplit(" ", 1)[1]) == len("Hello there.") + len("And again.")
 
 
