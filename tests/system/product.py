@@ -155,6 +155,17 @@ class Product:
         assert done.returncode == 0, f"coderai {' '.join(arguments)}: {done.stderr or done.stdout}"
         return done.stdout
 
+    def new_key(self, name: str) -> str:
+        """A user's key of that name, once the server knows it, which takes it a second or two."""
+        key = self.told("tokens", "create", name, "--scope", "user").strip()
+        address = f"{self.url}/v1/models"
+        eventually(
+            lambda: httpx2.get(address, headers=self.headers(key), timeout=10).status_code == 200,
+            5,
+            what=lambda: "a new key is not known",
+        )
+        return key
+
     def client(self, *, key: str | None = None, timeout_s: float = 60.0) -> OpenAI:
         """OpenAI's client, which must not hide an error by asking again."""
         return OpenAI(base_url=f"{self.url}/v1", api_key=key or self.key, max_retries=0, timeout=timeout_s)

@@ -6,7 +6,6 @@ in tests/infra/test_egress.py, which has a public one to start from.
 
 import gzip
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,14 +98,7 @@ def served(make_product: MakeProduct, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def keys(served: Product) -> tuple[str, str]:
     """Two users' keys that are known."""
-    made = [served.told("tokens", "create", name, "--scope", "user").strip() for name in ("ann", "ben")]
-
-    def known(key: str) -> bool:
-        return httpx2.get(f"{served.url}/v1/models", headers=served.headers(key), timeout=10).status_code == 200
-
-    for key in made:
-        eventually(partial(known, key), 10, what=lambda: "a new key is not known")
-    return made[0], made[1]
+    return served.new_key("ann"), served.new_key("ben")
 
 
 def sent(product: Product, path: str, how: dict[str, Any], key: str | None = None) -> httpx2.Response:

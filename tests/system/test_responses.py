@@ -143,7 +143,7 @@ def test_a_conversation_that_is_too_long(client: OpenAI) -> None:
 
 def test_responses_are_their_keys_own_and_outlive_the_front(product: Product, client: OpenAI) -> None:
     response = client.responses.create(model=CHAT, input="Say hello.", max_output_tokens=4)
-    other = product.client(key=product.told("tokens", "create", "stranger", "--scope", "user").strip())
+    other = product.client(key=product.new_key("stranger"))
     with pytest.raises(NotFoundError):
         other.responses.retrieve(response.id)
     assert client.responses.input_items.list(response.id).data[0].type == "message"

@@ -126,7 +126,7 @@ def test_the_progress_of_all_its_videos(product: Product) -> None:
 
 
 def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
-    keys = [product.told("tokens", "create", name, "--scope", "user").strip() for name in ("ann", "ben")]
+    keys = [product.new_key(name) for name in ("ann", "ben")]
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(product.post, PATH, LONG | {"steps": 180}, key=keys[0], timeout_s=100)
         look = eventually(
