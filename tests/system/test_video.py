@@ -28,7 +28,7 @@ SHORT: dict[str, Any] = {
     "seed": 11,
     "response_format": "b64_mp4",
 }
-LONG = SHORT | {"steps": 60, "size": "64x64", "num_frames": 17}
+LONG = SHORT | {"steps": 200, "size": "64x64", "num_frames": 17}
 PATH = "/v1/video/generations"
 PROGRESS = "/v1/video/progress"
 
@@ -112,12 +112,12 @@ def test_the_progress_of_all_its_videos(product: Product) -> None:
     answer, seen = watched(product, LONG | {"n": 2})
     assert answer.status_code == 200, answer.text
     known = [look for look in seen if look["active"] and look["total"]]
-    assert {look["total"] for look in known} == {120}
+    assert {look["total"] for look in known} == {400}
     assert {look["model"] for look in known} == {WAN}
     currents = [look["current"] for look in known]
     assert currents == sorted(currents)
-    assert any(0 < current < 60 for current in currents)
-    assert any(60 < current < 120 for current in currents)
+    assert any(0 < current < 200 for current in currents)
+    assert any(200 < current < 400 for current in currents)
     running = next(look for look in known if look["phase"] == "denoising")
     (run,) = running["runs"]
     assert run["run"] == answer.headers["x-coderai-run"]
@@ -128,7 +128,7 @@ def test_the_progress_of_all_its_videos(product: Product) -> None:
 def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
     keys = [product.new_key(name) for name in ("ann", "ben")]
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(product.post, PATH, LONG | {"steps": 180}, key=keys[0], timeout_s=100)
+        asking = pool.submit(product.post, PATH, LONG, key=keys[0], timeout_s=100)
         look = eventually(
             lambda: found if (found := product.get(PROGRESS, key=keys[0]))["current"] else None,
             60,
@@ -138,7 +138,7 @@ def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
         assert product.get(PROGRESS, key=keys[1])["active"] is False
         run = look["runs"][0]["run"]
         progress = product.get(f"/v1/runs/{run}", key=keys[0])["progress"]
-        assert (progress["total"], progress["phase"]) == (180, "denoising")
+        assert (progress["total"], progress["phase"]) == (200, "denoising")
         assert "denoising: " in product.told("runs", "show", run)
         assert asking.result().status_code == 200
     assert product.get(f"/v1/runs/{run}", key=keys[0])["progress"] is None
@@ -181,7 +181,7 @@ def test_a_job_has_its_progress_on_its_run(product: Product) -> None:
         what=lambda: str(product.get(f"/v1/runs/{run}")),
     )
     assert progress is not None
-    assert progress["total"] == 120
+    assert progress["total"] == 400
     assert product.get(PROGRESS)["runs"][0]["run"] == run
     flows.run(run, state="COMPLETED", within_s=100)
     found = flows.post(
