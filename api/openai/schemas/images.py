@@ -4,57 +4,36 @@ OpenAI's `background`, `quality`, `style`, `moderation` and `input_fidelity` are
 would have to be done: these models know none of them.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-import orjson
 from pydantic import Field, StringConstraints, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from api.openai.schemas.making import (
+    Data,
+    GivenImage,
+    Guidance,
+    KeptFile,
+    KeptLora,
+    LoraChoice,
+    NegativePrompt,
+    Prompt,
+    check_seeds,
+    from_form,
+)
 from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
 from infra.errors import InvalidRequest
-from infra.types import Json
-from workers.engine.drawing import MAX_GUIDANCE, MAX_LORAS, MAX_PIXELS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
+from workers.engine.drawing import MAX_LORAS, MAX_PIXELS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
 
 MAX_IMAGES: Final = 10
 """OpenAI's own."""
-MAX_PROMPT_CHARS: Final = 32_000
-"""OpenAI's own for its latest models; a pipeline reads as much of it as its text encoder takes."""
 
-_Prompt = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_CHARS)]
-_Guidance = Annotated[float, Field(ge=0, le=MAX_GUIDANCE, allow_inf_nan=False)]
-_Data = Annotated[str, StringConstraints(min_length=1)]
-_Ref = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 _Size = Annotated[str, StringConstraints(max_length=20)]
 
 
-@with_config(STRICT)
-class GivenImage(TypedDict):
-    """An image in JSON: `data` in base64 or as a data URL, or the `url` of something on the public internet."""
-
-    data: NotRequired[_Data]
-    url: NotRequired[_Data]
-    filename: NotRequired[str]
-
-
-@with_config(STRICT)
-class LoraChoice(TypedDict):
-    """A LoRA adapter: its `id` (`name:…` or `sha256:…`), its file in base64, a URL, or a path; how much of it, and what
-    errors are to call it."""
-
-    id: NotRequired[str]
-    file: NotRequired[str]
-    data: NotRequired[str]
-    url: NotRequired[str]
-    model: NotRequired[str]
-    path: NotRequired[str]
-    name: NotRequired[str]
-    weight: NotRequired[Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)] | None]
-
-
 class _Common(TypedDict):
-    prompt: _Prompt
+    prompt: Prompt
     model: NotRequired[ModelField | None]
     n: NotRequired[Annotated[int, Field(ge=1, le=MAX_IMAGES)] | None]
     size: NotRequired[_Size | None]
@@ -68,10 +47,10 @@ class _Common(TypedDict):
     seed: NotRequired[Annotated[int, Field(ge=0, le=MAX_SEED)] | None]
     """Image i has the seed + i. Without one it is drawn by lot, and told in the answer."""
     steps: NotRequired[Annotated[int, Field(ge=1, le=MAX_STEPS)] | None]
-    guidance_scale: NotRequired[_Guidance | None]
-    true_cfg_scale: NotRequired[_Guidance | None]
+    guidance_scale: NotRequired[Guidance | None]
+    true_cfg_scale: NotRequired[Guidance | None]
     """For models that have the guidance in them, such as Flux: how strongly `negative_prompt` is heeded."""
-    negative_prompt: NotRequired[Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)] | None]
+    negative_prompt: NotRequired[NegativePrompt | None]
 
 
 class _OpenAi(TypedDict):
@@ -90,38 +69,27 @@ class _OpenAi(TypedDict):
 class ImagesBody(_Common, _OpenAi):
     """The body of `/v1/images/generations`."""
 
-    loras: NotRequired[Annotated[list[LoraChoice | _Data], Field(max_length=MAX_LORAS)] | None]
+    loras: NotRequired[Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)] | None]
 
 
 @with_config(STRICT)
 class ImageEditBody(_Common, _OpenAi):
     """The body of `/v1/images/edits`; as a form it has the image in the part `image`, a mask in `mask`."""
 
-    image: GivenImage | _Data
-    mask: NotRequired[GivenImage | _Data | None]
+    image: GivenImage | Data
+    mask: NotRequired[GivenImage | Data | None]
     strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
     """How far the result may go from the image; 1 is all the way."""
-    loras: NotRequired[Annotated[list[LoraChoice | _Data], Field(max_length=MAX_LORAS)] | None]
-
-
-class _Kept(TypedDict):
-    blob: _Ref
-
-
-@with_config(STRICT)
-class _KeptLora(TypedDict):
-    blob: _Ref
-    weight: float
-    name: str
+    loras: NotRequired[Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)] | None]
 
 
 @with_config(STRICT)
 class _Normal(_Common):
     task: NotRequired[Literal["generate", "edit"]]
-    image: NotRequired[_Kept]
-    mask: NotRequired[_Kept]
+    image: NotRequired[KeptFile]
+    mask: NotRequired[KeptFile]
     strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
-    loras: NotRequired[Annotated[list[_KeptLora], Field(max_length=MAX_LORAS)]]
+    loras: NotRequired[Annotated[list[KeptLora], Field(max_length=MAX_LORAS)]]
 
 
 SHAPES: Final[dict[bool, TypeAdapter[Any]]] = {False: TypeAdapter(ImagesBody), True: TypeAdapter(ImageEditBody)}
@@ -134,7 +102,6 @@ _NORMAL: Final = TypeAdapter(_Normal)
 _NORMAL_KNOWN: Final = frozenset(_Normal.__annotations__) | _Common.__annotations__.keys()
 _UNUSED: Final = frozenset(_OpenAi.__annotations__)
 _WHOLE: Final = ("n", "output_compression", "seed", "steps", "partial_images")
-_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 _REAL: Final = ("guidance_scale", "true_cfg_scale", "strength")
 
 
@@ -153,7 +120,7 @@ def check_fields(body: Body, *, edit: bool) -> None:
         raise InvalidRequest("send the image that is to be edited as 'image'", param="image", code="no_image")
     validate(SHAPES[edit], body)
     size_of(body)
-    _check_seeds(body)
+    check_seeds(body, "image")
 
 
 def form_values(fields: Mapping[str, str]) -> Body:
@@ -162,7 +129,10 @@ def form_values(fields: Mapping[str, str]) -> Body:
     Raises:
         InvalidRequest: a text means nothing.
     """
-    return {name: _value(name, text) for name, text in fields.items() if text}
+    values = from_form(fields, _WHOLE, _REAL)
+    if "stream" in values:
+        values["stream"] = fields["stream"].lower() not in ("false", "0")
+    return values
 
 
 def normal(body: Body) -> Body:
@@ -175,7 +145,7 @@ def normal(body: Body) -> Body:
     body = {name: value for name, value in body.items() if name not in _UNUSED}
     check_known(body, _NORMAL_KNOWN)
     validate(_NORMAL, body)
-    _check_seeds(body)
+    check_seeds(body, "image")
     task = body.get("task") or ("edit" if "image" in body else "generate")
     if (task == "edit") != ("image" in body):
         raise InvalidRequest("an edit has an image, and nothing else has", param="image")
@@ -217,30 +187,3 @@ def size_of(body: Body) -> tuple[int, int] | None:
             param="size",
         )
     return sides
-
-
-def _check_seeds(body: Body) -> None:
-    seed, count = body.get("seed") or 0, body.get("n") or 1
-    assert isinstance(seed, int)
-    assert isinstance(count, int)
-    if seed + count - 1 > MAX_SEED:
-        raise InvalidRequest(f"the last image's seed, seed + n - 1, is at most {MAX_SEED}", param="seed")
-
-
-def _value(name: str, text: str) -> Json:
-    if name in _WHOLE and _DIGITS.fullmatch(text):
-        return int(text)
-    if name in _REAL:
-        try:
-            return float(text)
-        except ValueError as error:
-            raise InvalidRequest(f"'{name}' must be a number", param=name) from error
-    if name == "stream":
-        return text.lower() not in ("false", "0")
-    if name == "loras":
-        try:
-            found: Json = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise InvalidRequest("in a form, 'loras' is a list in JSON", param="loras") from error
-        return found
-    return text

@@ -1,38 +1,41 @@
 """`POST /v1/video/generations`: what a client may send, and the request that it becomes."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-import orjson
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from api.openai.schemas.images import GivenImage, LoraChoice
+from api.openai.schemas.making import (
+    Data,
+    GivenImage,
+    Guidance,
+    KeptFile,
+    KeptLora,
+    LoraChoice,
+    NegativePrompt,
+    Prompt,
+    check_seeds,
+    from_form,
+)
 from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
 from infra.errors import InvalidRequest
-from infra.types import Json
-from workers.engine.drawing import MAX_GUIDANCE, MAX_LORAS, MAX_SEED, MAX_STEPS
+from workers.engine.drawing import MAX_LORAS, MAX_SEED, MAX_STEPS
 from workers.engine.filming import DEFAULT_FPS, FPS_RANGE, MAX_FRAMES, SIDE_RANGE, Shot
 
 MAX_VIDEOS: Final = 16
-MAX_PROMPT_CHARS: Final = 32_000
 DEFAULT_FRAMES: Final = 81
 """Five seconds of Wan's."""
 
-_Prompt = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_CHARS)]
 _Side = Annotated[int, Field(ge=SIDE_RANGE[0], le=SIDE_RANGE[1])]
-_Guidance = Annotated[float, Field(ge=0, le=MAX_GUIDANCE, allow_inf_nan=False)]
-_Data = Annotated[str, StringConstraints(min_length=1)]
-_Ref = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class _Common(TypedDict):
-    prompt: _Prompt
+    prompt: Prompt
     model: NotRequired[ModelField | None]
     mode: NotRequired[Literal["t2v", "i2v"] | None]
     """From a text, or from an image and a text; what is not said follows from whether there is an image."""
-    negative_prompt: NotRequired[Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)] | None]
+    negative_prompt: NotRequired[NegativePrompt | None]
     n: NotRequired[Annotated[int, Field(ge=1, le=MAX_VIDEOS)] | None]
     size: NotRequired[Annotated[str, StringConstraints(max_length=20)] | None]
     """`WIDTHxHEIGHT`, instead of the two."""
@@ -44,8 +47,8 @@ class _Common(TypedDict):
     seed: NotRequired[Annotated[int, Field(ge=0, le=MAX_SEED)] | None]
     """Video i has the seed + i. Without one it is drawn by lot, and told in the answer."""
     steps: NotRequired[Annotated[int, Field(ge=1, le=MAX_STEPS)] | None]
-    guidance_scale: NotRequired[_Guidance | None]
-    guidance_scale_2: NotRequired[_Guidance | None]
+    guidance_scale: NotRequired[Guidance | None]
+    guidance_scale_2: NotRequired[Guidance | None]
     """Of the second network, for models that have two."""
     response_format: NotRequired[Literal["url", "b64_mp4"] | None]
     user: NotRequired[User | None]
@@ -55,33 +58,21 @@ class _Common(TypedDict):
 class VideoBody(_Common):
     """The request's body; as a form it has the image in the part `image`."""
 
-    image: NotRequired[GivenImage | _Data | None]
+    image: NotRequired[GivenImage | Data | None]
     """To start from: base64, a data URL, or a URL."""
-    loras: NotRequired[Annotated[list[LoraChoice | _Data], Field(max_length=MAX_LORAS)] | None]
-
-
-class _Kept(TypedDict):
-    blob: _Ref
-
-
-@with_config(STRICT)
-class _KeptLora(TypedDict):
-    blob: _Ref
-    weight: float
-    name: str
+    loras: NotRequired[Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)] | None]
 
 
 @with_config(STRICT)
 class _Normal(_Common):
-    image: NotRequired[_Kept | None]
-    loras: NotRequired[Annotated[list[_KeptLora], Field(max_length=MAX_LORAS)]]
+    image: NotRequired[KeptFile | None]
+    loras: NotRequired[Annotated[list[KeptLora], Field(max_length=MAX_LORAS)]]
 
 
 SHAPE: Final[TypeAdapter[Any]] = TypeAdapter(VideoBody)
 _NORMAL: Final[TypeAdapter[Any]] = TypeAdapter(_Normal)
 _KNOWN: Final = frozenset(VideoBody.__annotations__) | _Common.__annotations__.keys()
 _WHOLE: Final = ("n", "width", "height", "num_frames", "seed", "steps")
-_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 _REAL: Final = ("fps", "guidance_scale", "guidance_scale_2")
 _MODES: Final = ("t2v", "i2v")
 
@@ -106,7 +97,7 @@ def form_values(fields: Mapping[str, str]) -> Body:
     Raises:
         InvalidRequest: a text means nothing.
     """
-    return {name: _value(name, text) for name, text in fields.items() if text}
+    return from_form(fields, _WHOLE, _REAL)
 
 
 def normal(body: Body) -> Body:
@@ -145,11 +136,7 @@ def _check(body: Body) -> tuple[int | None, int | None]:
     if body.get("mode") == "t2v" and has_image:
         raise InvalidRequest("mode t2v starts from a text alone: leave out 'image', or the mode", param="mode")
     width, height = _sides(body)
-    seed, count = body.get("seed") or 0, body.get("n") or 1
-    assert isinstance(seed, int)
-    assert isinstance(count, int)
-    if seed + count - 1 > MAX_SEED:
-        raise InvalidRequest(f"the last video's seed, seed + n - 1, is at most {MAX_SEED}", param="seed")
+    check_seeds(body, "video")
     frames = body.get("num_frames") or DEFAULT_FRAMES
     try:
         Shot.model_validate({"prompt": "-", "seed": 0, "width": width, "height": height, "num_frames": frames})
@@ -176,20 +163,3 @@ def _sides(body: Body) -> tuple[int | None, int | None]:
     if len(sides) != 2 or not all(side.isascii() and side.isdecimal() and len(side) <= 5 for side in sides):
         raise InvalidRequest(f"size is WIDTHxHEIGHT in pixels, such as 832x480, not {text!r}", param="size")
     return int(sides[0]), int(sides[1])
-
-
-def _value(name: str, text: str) -> Json:
-    if name in _WHOLE and _DIGITS.fullmatch(text):
-        return int(text)
-    if name in _REAL:
-        try:
-            return float(text)
-        except ValueError as error:
-            raise InvalidRequest(f"'{name}' must be a number", param=name) from error
-    if name == "loras":
-        try:
-            found: Json = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
-            raise InvalidRequest("in a form, 'loras' is a list in JSON", param="loras") from error
-        return found
-    return text

@@ -12,13 +12,12 @@ from typing import Any, Final
 import diffusers
 import torch
 from PIL import Image
-from pydantic import ValidationError
 
-from infra.errors import EngineFailed, InvalidRequest
+from infra.errors import InvalidRequest
 from workers.engine.drawing import FIELD, MAX_PIXELS, MEDIA_TYPES, PATHS, SIDE_RANGE, Drawing
 from workers.engine.runtimes.loras import PipelineLoras
 from workers.engine.runtimes.pictures import colours, encoded, masked, opened
-from workers.engine.runtimes.pipelines import load_pipeline, on_step
+from workers.engine.runtimes.pipelines import card_memory, described, load_pipeline, on_step
 from workers.engine.runtimes.protocol import Ask, Handler, Reply
 from workers.wire import EngineLaunch
 
@@ -56,14 +55,14 @@ class Images:
         return {PATHS["generate"]: self._generate, PATHS["edit"]: self._edit}
 
     def _generate(self, ask: Ask) -> Reply:
-        drawing = _drawing(ask)
+        drawing = described(ask, FIELD, Drawing)
         pipe = self._pipes["generate"]
         sizes = {"width": drawing.width, "height": drawing.height}
         _require_multiple(pipe, drawing.width, drawing.height)
         return self._drawn(ask, pipe, drawing, {name: value for name, value in sizes.items() if value is not None})
 
     def _edit(self, ask: Ask) -> Reply:
-        drawing = _drawing(ask)
+        drawing = described(ask, FIELD, Drawing)
         files = {upload.part: upload.data for upload in ask.files}
         if "image" not in files:
             raise InvalidRequest("send the image that is to be edited as the part 'image'", param="image")
@@ -107,32 +106,16 @@ class Images:
             assert self._loras is not None
             self._loras.apply(drawing.loras)
             ask.progress.tell("preparing", 0, 1)
-            try:
+            with card_memory("image", "a smaller one"):
                 images = pipe(
                     prompt=drawing.prompt,
                     generator=torch.Generator("cpu").manual_seed(drawing.seed),
                     callback_on_step_end=on_step(ask),
                     **given,
                 ).images
-            except torch.OutOfMemoryError as error:
-                torch.cuda.empty_cache()
-                raise EngineFailed(
-                    "the card's memory does not suffice for this image: ask for a smaller one, or give the model "
-                    "`offload`"
-                ) from error
         ask.progress.tell("encoding", 0, 1)
         body = encoded(images[0], drawing.output_format, drawing.quality)
         return Reply(body, MEDIA_TYPES[drawing.output_format])
-
-
-def _drawing(ask: Ask) -> Drawing:
-    given = ask.body.get(FIELD)
-    try:
-        return Drawing.model_validate_json(str(given[-1]) if isinstance(given, list) and given else "")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidRequest(f"{place or FIELD}: {first['msg']}", param=place or FIELD) from error
 
 
 def _options(pipe: Any, drawing: Drawing) -> dict[str, Any]:

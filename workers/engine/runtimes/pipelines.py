@@ -6,18 +6,20 @@ so, else bfloat16: no load takes more memory than the folder takes on the disk.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import diffusers
 import torch
 from diffusers.utils import logging as diffusers_logging
+from pydantic import ValidationError
 from safetensors import safe_open
 from transformers.utils import logging as transformers_logging
 
-from infra.errors import LoadFailed
-from infra.types import Json
+from infra.errors import EngineFailed, InvalidRequest, LoadFailed
+from infra.types import Frozen, Json
 from workers.engine.runtimes.protocol import Ask
 from workers.wire import EngineLaunch
 
@@ -29,6 +31,7 @@ _DENOISERS: Final = ("transformer", "unet")
 """The components with most of the weights."""
 _MOST_REASON: Final = 300
 
+Shape = TypeVar("Shape", bound=Frozen)
 Told = Callable[[Any, int, Any, dict[str, Any]], dict[str, Any]]
 """diffusers' `callback_on_step_end`."""
 
@@ -134,6 +137,38 @@ def on_step(ask: Ask, phase: str = "denoising") -> Told:
         return {}
 
     return told
+
+
+def described(ask: Ask, field: str, shape: type[Shape]) -> Shape:
+    """What is asked for: the form's field with it in JSON.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    given = ask.body.get(field)
+    try:
+        return shape.model_validate_json(str(given[-1]) if isinstance(given, list) and given else "")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest(f"{place or field}: {first['msg']}", param=place or field) from error
+
+
+@contextmanager
+def card_memory(what: str, instead: str) -> Iterator[None]:
+    """Around the work on one image or video (`what`): a card that runs full is emptied, and `instead` is what to ask
+    for.
+
+    Raises:
+        EngineFailed: the card's memory does not suffice.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        raise EngineFailed(
+            f"the card's memory does not suffice for this {what}: ask for {instead}, or give the model `offload`"
+        ) from error
 
 
 def _placed(pipe: Any, launch: EngineLaunch, device: torch.device) -> Any:

@@ -14,14 +14,13 @@ import numpy.typing as npt
 import torch
 from diffusers import WanImageToVideoPipeline, WanPipeline
 from PIL import Image
-from pydantic import ValidationError
 
-from infra.errors import EngineFailed, InvalidRequest, LoadFailed
+from infra.errors import InvalidRequest, LoadFailed
 from infra.ffmpeg_video import encode_mp4
 from workers.engine.filming import FIELD, MULTIPLE, PATH, SIDE_RANGE, Shot
 from workers.engine.runtimes.loras import PipelineLoras
 from workers.engine.runtimes.pictures import colours, opened
-from workers.engine.runtimes.pipelines import check_index, load_pipeline, on_step
+from workers.engine.runtimes.pipelines import card_memory, check_index, described, load_pipeline, on_step
 from workers.engine.runtimes.protocol import Ask, Handler, Reply
 from workers.wire import EngineLaunch
 
@@ -76,7 +75,7 @@ class Video:
         return {PATH: self._generate}
 
     def _generate(self, ask: Ask) -> Reply:
-        shot = _shot(ask)
+        shot = described(ask, FIELD, Shot)
         frames = self.film(shot, ask)
         ask.progress.tell("encoding the file", 0, 1)
         shape = frames.shape[2], frames.shape[1]
@@ -101,22 +100,15 @@ class Video:
             self._loras.apply(shot.loras)
             steps = given.get("num_inference_steps", _DEFAULTS["num_inference_steps"])
             ask.progress.tell("encoding the prompt", 0, steps)
-            try:
-                with torch.no_grad():
-                    videos = pipe(
-                        prompt=shot.prompt,
-                        num_frames=shot.num_frames,
-                        generator=torch.Generator("cpu").manual_seed(shot.seed),
-                        callback_on_step_end=on_step(ask),
-                        output_type="np",
-                        **given,
-                    ).frames
-            except torch.OutOfMemoryError as error:
-                torch.cuda.empty_cache()
-                raise EngineFailed(
-                    "the card's memory does not suffice for this video: ask for fewer or smaller frames, or give the "
-                    "model `offload`"
-                ) from error
+            with card_memory("video", "fewer or smaller frames"), torch.no_grad():
+                videos = pipe(
+                    prompt=shot.prompt,
+                    num_frames=shot.num_frames,
+                    generator=torch.Generator("cpu").manual_seed(shot.seed),
+                    callback_on_step_end=on_step(ask),
+                    output_type="np",
+                    **given,
+                ).frames
         frames: Frames = videos[0]
         return frames
 
@@ -128,16 +120,6 @@ class Video:
         if self._from_text is None:
             raise InvalidRequest("this model makes videos from an image: give one as `image`", param="image")
         return self._from_text
-
-
-def _shot(ask: Ask) -> Shot:
-    given = ask.body.get(FIELD)
-    try:
-        return Shot.model_validate_json(str(given[-1]) if isinstance(given, list) and given else "")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InvalidRequest(f"{place or FIELD}: {first['msg']}", param=place or FIELD) from error
 
 
 def _options(pipe: Any, shot: Shot) -> dict[str, Any]:
