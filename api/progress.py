@@ -99,5 +99,5 @@ class ProgressDesk:
             job.model,
             job.began_at,
             tuple(engine for engine in engines.values() if tells(engine)),
-            Peers(job.peers, len(job.done), *self._last.get(job.run, (0.0, 0))),
+            Peers(job.peers, frozenset(job.done), *self._last.get(job.run, (0.0, 0))),
         )

@@ -40,14 +40,14 @@ class RunProgress(Frozen):
 
 
 class Peers(NamedTuple):
-    """The steps of a run that do the same, and how many of them have their results.
+    """How many steps of a run do the same, and which of them have their results.
 
     `usual` is how long one has been lately, in steps of the model, 0 where that is not known; `reached` is how far the
     run was then. Both count while no engine works on it: an engine has done with a step before the run has its result.
     """
 
     alike: int
-    done: int
+    done: frozenset[str] = frozenset()
     usual: float = 0.0
     reached: int = 0
 
@@ -56,15 +56,17 @@ def peers_of(record: RunRecord, usual: float = 0.0, reached: int = 0) -> Peers:
     """The steps of a run that go to engines, as far as it has come."""
     tasks = {step.task for step in record.steps if any(attempt.engine for attempt in step.attempts)}
     alike = [step for step in record.steps if step.task in tasks]
-    return Peers(len(alike), sum(step.status == "completed" for step in alike), usual, reached)
+    return Peers(len(alike), frozenset(step.id for step in alike if step.status == "completed"), usual, reached)
 
 
 def sum_up(working: Sequence[Working], peers: Peers, elapsed_s: float) -> RunProgress:
-    """The progress of a run: `working` is what its engines say of it."""
+    """The progress of a run: `working` is what its engines say of it, which may be a moment old: a step that has its
+    result by now is not counted a second time."""
     usual = usual_of(working) or peers.usual
+    working = [one for one in working if one.step not in peers.done]
     begun = [one.total * one.requests for one in working if one.total]
     total = sum(begun) + round(usual * max(0, peers.alike - len(begun)))
-    done = sum(map(_done, working)) + round(usual * peers.done)
+    done = sum(map(_done, working)) + round(usual * len(peers.done))
     current = min(total, done if working else max(done, peers.reached))
     least = min(working, key=lambda one: _done(one) / max(1, one.total * one.requests), default=None)
     return RunProgress(
