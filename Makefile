@@ -13,6 +13,8 @@ PIPER := $(VENV)/.piper-$(HERE)
 CODE := api flows tasks workers infra
 # More for one run: make test PYTEST_ARGS="-k router -x"
 PYTEST_ARGS ?=
+# Processes that run tests side by side, a file's tests in one of them; 0 runs all in one: make test TEST_PROCESSES=0
+TEST_PROCESSES ?= 2
 # OpenAI's own API document, where a copy lies beside this clone; without one, answers are not held against it.
 OPENAI_SPEC ?= $(firstword $(wildcard ../shared/data/openai-openapi-*.json.gz))
 
@@ -41,7 +43,7 @@ serve: $(BASE) $(PACKAGED) $(PIPER) ## install what is needed into .venv, then s
 test: $(DEV) $(PACKAGED) $(PIPER) ## all checks and all tests that this machine can run (no GPU needed)
 	@$(MAKE) --no-print-directory static
 	@echo "== tests"
-	@$(PY) -m pytest -m "not gpu" --durations=10 --durations-min=5 $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not gpu" -n $(TEST_PROCESSES) --dist loadfile --durations=10 --durations-min=5 $(PYTEST_ARGS)
 
 # Debian's Chromium and PostgreSQL, for the tests that use them; without these they are skipped and say so.
 TEST_PACKAGES := chromium postgresql

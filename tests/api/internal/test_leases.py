@@ -49,13 +49,13 @@ def question(model: str = "tiny", **fields: Any) -> str:
 
 async def given(socket: Socket, model: str = "tiny", **fields: Any) -> LeaseGiven:
     await socket.send_str(question(model, **fields))
-    return LeaseGiven.model_validate_json(await socket.receive_str(timeout=5))
+    return LeaseGiven.model_validate_json(await socket.receive_str(timeout=20))
 
 
 async def refused(socket: Socket, text: str) -> LeaseRefused:
     await socket.send_str(text)
-    answer = LeaseRefused.model_validate_json(await socket.receive_str(timeout=5))
-    assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+    answer = LeaseRefused.model_validate_json(await socket.receive_str(timeout=20))
+    assert (await socket.receive(timeout=20)).type is aiohttp.WSMsgType.CLOSE
     return answer
 
 
@@ -82,7 +82,7 @@ async def test_a_slot_with_all_that_a_task_needs_until_the_step_is_over(start_fr
             assert answer.status == 200
         assert in_flight(front) == 1
         await socket.send_str(LeaseOver(prompt_tokens=3, completion_tokens=2).model_dump_json())
-        assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        assert (await socket.receive(timeout=20)).type is aiohttp.WSMsgType.CLOSE
         assert in_flight(front) == 0
     assert engine.state == "ready"
 
@@ -93,7 +93,7 @@ async def test_what_a_step_used_is_its_key_s(start_front: StartFront) -> None:
         async with opened(front) as socket:
             await given(socket, tried=tried)
             await socket.send_str(LeaseOver(prompt_tokens=3, completion_tokens=2).model_dump_json())
-            await socket.receive(timeout=5)
+            await socket.receive(timeout=20)
     await front.services.accounting.flush()
     (row,) = list_usage(front.services.database, first_day=date.min, last_day=date.max)
     assert (row.key_name, row.model, row.kind) == ("ann", "tiny", "chat")
@@ -139,7 +139,7 @@ async def test_who_leaves_while_it_waits_is_forgotten(start_front: StartFront) -
         await early.close()
         await until(lambda: fleet.waiting(ModelName("tiny")) == 1)
         await one.send_str(LeaseOver().model_dump_json())
-        LeaseGiven.model_validate_json(await late.receive_str(timeout=5))
+        LeaseGiven.model_validate_json(await late.receive_str(timeout=20))
         assert in_flight(front) == 2
     await until(lambda: in_flight(front) == 0)
 
@@ -216,7 +216,7 @@ async def test_a_limit_bounds_the_sum_of_both_lanes(start_front: StartFront) -> 
         await socket.send_str(question())
         await until(lambda: front.services.fleet.waiting(ModelName("tiny")) == 1)
         go_on.set()
-        LeaseGiven.model_validate_json(await socket.receive_str(timeout=5))
+        LeaseGiven.model_validate_json(await socket.receive_str(timeout=20))
         assert (await client)[0] == 200
         second = asyncio.create_task(front.post("/v1/chat/completions", {"model": "tiny", "messages": [_MESSAGE]}))
         await until(lambda: front.services.fleet.waiting(ModelName("tiny")) == 1)
@@ -251,7 +251,7 @@ async def test_a_far_service_s_key_is_in_the_headers_alone(start_front: StartFro
         front = await start_front([{"name": "far", "service_url": url, "api_key": "sk-far"}])
         async with opened(front) as socket:
             await socket.send_str(question("far"))
-            text = await socket.receive_str(timeout=5)
+            text = await socket.receive_str(timeout=20)
         lease = LeaseGiven.model_validate_json(text)
         assert text.count("sk-far") == 1
         assert lease.headers["Authorization"] == "Bearer sk-far"
