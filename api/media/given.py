@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -11,13 +12,14 @@ from yarl import URL
 
 from infra.egress import Egress
 from infra.errors import InvalidRequest, PayloadTooLarge
+from infra.files import CHUNK_BYTES
 from infra.types import Json
 
 FETCH_S: Final = 60.0
 """Seconds that fetching one address may take."""
-_PIECE_BYTES: Final = 1 << 16
 _FIELDS: Final = frozenset({"data", "url", "filename"})
 _NAME_CHARS: Final = 255
+Take = Callable[[bytes], Awaitable[None]]
 
 
 class Given(NamedTuple):
@@ -64,24 +66,37 @@ async def fetch(url: str, egress: Egress, max_bytes: int) -> bytes:
         InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there.
         PayloadTooLarge: it is more than `max_bytes`.
     """
+    data = bytearray()
+
+    async def take(piece: bytes) -> None:
+        data.extend(piece)
+        if len(data) > max_bytes:
+            raise PayloadTooLarge(f"the file at {URL(url).host} is over {max_bytes >> 20} MiB", param="url")
+
+    await fetch_pieces(url, egress, take, FETCH_S)
+    return bytes(data)
+
+
+async def fetch_pieces(url: str, egress: Egress, take: Take, within_s: float) -> None:
+    """Pass on what is at `url`, in pieces.
+
+    Raises:
+        InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there in time; and
+            whatever `take` raises.
+    """
+    host = egress.check_url(url).host
     try:
         async with (
-            asyncio.timeout(FETCH_S),
+            asyncio.timeout(within_s),
             egress.session() as session,
             egress.fetch(session, url, headers={"Accept-Encoding": "identity"}) as answer,
         ):
             if answer.status != 200:
-                raise InvalidRequest(f"{URL(url).host} answers {answer.status} for the file's URL", param="url")
-            data = bytearray()
-            async for piece in answer.content.iter_chunked(_PIECE_BYTES):
-                data += piece
-                if len(data) > max_bytes:
-                    raise PayloadTooLarge(f"the file at {URL(url).host} is over {max_bytes >> 20} MiB", param="url")
-            return bytes(data)
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise InvalidRequest(
-            f"nothing could be fetched from {URL(url).host}: {type(error).__name__}", param="url"
-        ) from error
+                raise InvalidRequest(f"{host} answers {answer.status} for the file's URL", param="url")
+            async for piece in answer.content.iter_chunked(CHUNK_BYTES):
+                await take(piece)
+    except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+        raise InvalidRequest(f"nothing could be fetched from {host}: {type(error).__name__}", param="url") from error
 
 
 def _last_part(url: str, param: str) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from api.asgi import ClientGone, Exchange
-from api.multipart import Form, FormReader
+from api.multipart import Form, FormReader, OneFile
 from infra.errors import PayloadTooLarge
 
 _PIECE_BYTES: Final = 256 << 10
@@ -27,10 +27,12 @@ async def received(
         InvalidRequest: it is no whole form.
         ClientGone: it left; and whatever `write` raises.
     """
-    reader = FormReader(exchange.header(b"content-type"), field, write)
+    sink = OneFile(field, write)
+    reader = FormReader(exchange.header(b"content-type"), sink)
     async for piece in pieces(exchange):
         await in_thread(partial(reader.feed, piece))
-    return reader.finish()
+    reader.finish()
+    return sink.form
 
 
 async def pieces(exchange: Exchange) -> AsyncIterator[bytes]:

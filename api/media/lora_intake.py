@@ -4,6 +4,7 @@ It goes to the disk as it comes, and what is no adapter is refused as soon as it
 """
 
 import asyncio
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -12,7 +13,7 @@ from api.media.admission import answering
 from api.media.given import read_given
 from api.media.intake import announced_bytes, pieces, received
 from api.media.lora_sources import LoraFile, fetch
-from api.media.parts import is_form
+from api.multipart import is_form
 from api.services import Services
 from infra.egress import Egress
 from infra.errors import InvalidRequest
@@ -80,7 +81,7 @@ class LoraIntake:
         query = exchange.scope["query_string"].decode("latin-1")
         said = _said(dict(parse_qsl(query, keep_blank_values=True)), _WORDS)
         async for piece in pieces(exchange):
-            await self._desk.run(lambda piece=piece: file.write(piece))  # type: ignore[misc]
+            await self._desk.run(partial(file.write, piece))
         return said
 
     async def _from_json(self, exchange: Exchange, file: LoraFile) -> _Said:

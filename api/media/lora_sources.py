@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-import aiohttp
 from yarl import URL
 
+from api.media.given import fetch_pieces
 from infra.egress import Egress
 from infra.errors import InvalidRequest
 from infra.file_store import Incoming
@@ -22,6 +22,8 @@ FETCH_S: Final = 600.0
 _FILE: Final = "pytorch_lora_weights.safetensors"
 """What diffusers calls the adapter in a folder."""
 _MOST_SEEN: Final = 1000
+_FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+"""How a folder on the way is opened; where there is O_PATH it need not be readable."""
 Write = Callable[[bytes], None]
 
 
@@ -66,22 +68,9 @@ async def fetch(url: str, egress: Egress, write: Write) -> None:
     """Pass on what is at `url`; `write` is called in a thread.
 
     Raises:
-        InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there; and whatever
-            `write` raises.
+        InvalidRequest, Forbidden: as `fetch_pieces`; and whatever `write` raises.
     """
-    host = egress.check_url(url).host
-    try:
-        async with (
-            asyncio.timeout(FETCH_S),
-            egress.session() as session,
-            egress.fetch(session, url, headers={"Accept-Encoding": "identity"}) as answer,
-        ):
-            if answer.status != 200:
-                raise InvalidRequest(f"{host} answers {answer.status} for the adapter's URL", param="url")
-            async for piece in answer.content.iter_chunked(CHUNK_BYTES):
-                await asyncio.to_thread(write, piece)
-    except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-        raise InvalidRequest(f"nothing could be fetched from {host}: {type(error).__name__}", param="url") from error
+    await fetch_pieces(url, egress, lambda piece: asyncio.to_thread(write, piece), FETCH_S)
 
 
 def suggested_name(url: str) -> str:
@@ -151,12 +140,29 @@ def _open(path: Path, root: Path) -> tuple[BinaryIO, os.stat_result] | None:
     if place.is_dir():
         return _open(place / _FILE, root) if path.name != _FILE else None
     try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = _descriptor(root, place.relative_to(root))
     except OSError:
         return None
     file, status = os.fdopen(descriptor, "rb"), os.fstat(descriptor)
-    # Somebody may have put a link into the way since: what was opened counts.
-    if stat.S_ISREG(status.st_mode) and Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
+    if stat.S_ISREG(status.st_mode):
         return file, status
     file.close()
     return None
+
+
+def _descriptor(root: Path, place: Path) -> int:
+    """Open a place below `root`, one name after another and none of them a link: there was none when the path was
+    resolved, and somebody may have put one into the way since.
+
+    Raises:
+        OSError: it cannot be opened so.
+    """
+    folder = os.open(root, _FOLDER)
+    try:
+        for name in place.parent.parts:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)

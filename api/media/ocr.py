@@ -6,8 +6,9 @@ from typing import Final
 
 from api.asgi import Exchange, Receive, Scope, Send, parse_object
 from api.media.given import Given, clean_name, fetch, read_given
-from api.media.parts import is_form, parse_parts
+from api.media.parts import parse_parts
 from api.media.visit import MediaVisit
+from api.multipart import is_form
 from api.openai.endpoint import Resource
 from api.openai.schemas.ocr import MAX_FILES, check_fields, how
 from api.services import Services

@@ -1,21 +1,13 @@
-"""A `multipart/form-data` body that is in memory already, as fields and files. The parsing is python-multipart's."""
+"""A `multipart/form-data` body that is in memory already, as fields and files."""
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
-
-from infra.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from python_multipart.multipart import MultipartCallbacks
+from api.multipart import FormReader, Part, Write
 
 FIELD_BYTES: Final = 64 << 10
 """The longest value of a field that is no file."""
-_HEADERS: Final = 8
-_HEADER_BYTES: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,104 +19,46 @@ class FormFile:
     data: bytes = dataclasses.field(repr=False)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What has come, in its order; a field that comes several times has its last value."""
 
-    fields: dict[str, str] = field(default_factory=dict)
-    files: list[FormFile] = field(default_factory=list)
-
-
-def is_form(content_type: str | None) -> bool:
-    """Whether a body of this type is a form."""
-    return parse_options_header(content_type)[0] == b"multipart/form-data"
+    fields: dict[str, str]
+    files: list[FormFile]
 
 
 def parse_parts(content_type: str | None, body: bytes, most: int) -> Parts:
-    """The body's parts, at most `most` of them.
+    """The body's parts, at most `most` of them; those with a file's name are files.
 
     Raises:
         InvalidRequest: it is no whole form, or goes over a limit.
     """
-    boundary = parse_options_header(content_type)[1].get(b"boundary", b"")
-    reader = _Reader(most)
-    try:
-        parser = MultipartParser(boundary, reader.callbacks(), max_header_count=_HEADERS, max_header_size=_HEADER_BYTES)
-        parser.write(body)
-    except FormParserError as error:
-        raise _malformed(str(error)[:200]) from error
-    if not reader.ended:
-        raise _malformed("it ends before its last boundary")
-    return reader.parts
+    gathered = _Gathered()
+    reader = FormReader(content_type, gathered, most_parts=most, field_bytes=FIELD_BYTES)
+    reader.feed(body)
+    reader.finish()
+    return gathered.parts()
 
 
-class _Reader:
-    """Gathers what the parser tells."""
+class _Gathered:
+    """The sink of such a form."""
 
-    def __init__(self, most: int) -> None:
-        self.parts = Parts()
-        self.ended = False
-        self._left = most
-        self._most = most
-        self._name = self._value = b""
-        self._disposition = b""
-        self._data = bytearray()
+    def __init__(self) -> None:
+        self._fields: dict[str, str] = {}
+        self._files: list[tuple[str, str, list[bytes]]] = []
 
-    def callbacks(self) -> "MultipartCallbacks":
-        """What the parser calls."""
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": self._header_name,
-            "on_header_value": self._header_value,
-            "on_header_end": self._header_end,
-            "on_part_data": self._part_data,
-            "on_part_end": self._end,
-            "on_end": self._whole,
-        }
+    def file(self, part: Part) -> Write | None:
+        """See `api.multipart.Sink`."""
+        if part.filename is None:
+            return None
+        pieces: list[bytes] = []
+        self._files.append((part.name, part.filename, pieces))
+        return pieces.append
 
-    def _begin(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise _malformed(f"it has more than {self._most} parts")
-        self._disposition = b""
-        self._data = bytearray()
+    def field(self, name: str, value: str) -> None:
+        """See `api.multipart.Sink`."""
+        self._fields[name] = value
 
-    def _header_name(self, data: bytes, start: int, end: int) -> None:
-        self._name += data[start:end]
-
-    def _header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def _header_end(self) -> None:
-        if self._name.lower() == b"content-disposition":
-            self._disposition = self._value
-        self._name = self._value = b""
-
-    def _part_data(self, data: bytes, start: int, end: int) -> None:
-        self._data += data[start:end]
-
-    def _end(self) -> None:
-        kind, options = parse_options_header(self._disposition)
-        name = _text(options.get(b"name", b""))
-        if kind != b"form-data" or not name:
-            raise _malformed("one of its parts has no name")
-        if b"filename" in options:
-            self.parts.files.append(FormFile(name, _text(options[b"filename"]), bytes(self._data)))
-            return
-        if len(self._data) > FIELD_BYTES:
-            raise InvalidRequest(f"the field {name[:100]!r} is over {FIELD_BYTES} bytes", param=name[:100])
-        self.parts.fields[name] = _text(bytes(self._data))
-
-    def _whole(self) -> None:
-        self.ended = True
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _malformed(why: str) -> InvalidRequest:
-    return InvalidRequest(f"the request's body is no whole multipart/form-data: {why}", code="invalid_multipart")
+    def parts(self) -> Parts:
+        """What has come."""
+        return Parts(self._fields, [FormFile(name, filename, b"".join(of)) for name, filename, of in self._files])

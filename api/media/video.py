@@ -8,7 +8,8 @@ from api.media.given import Given, clean_name, fetch, read_given
 from api.media.images import measured
 from api.media.loras import LoraDesk
 from api.media.making import MakingVisit, maker, prepare
-from api.media.parts import is_form, parse_parts
+from api.media.parts import parse_parts
+from api.multipart import is_form
 from api.openai.endpoint import Resource
 from api.openai.schemas.video import check_fields, form_values
 from api.services import Services

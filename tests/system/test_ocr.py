@@ -147,6 +147,9 @@ def test_wrong_fields_are_named(product: Product) -> None:
     error_of(product.post("/v1/ocr/batch", blob))
     headers = product.headers() | {"Content-Type": "multipart/form-data"}
     answer = httpx2.post(f"{product.url}/v1/ocr", content=b"--x\r\n", headers=headers, timeout=30)
+    assert error_of(answer)["code"] == "invalid_content_type"
+    headers["Content-Type"] += "; boundary=x"
+    answer = httpx2.post(f"{product.url}/v1/ocr", content=b"--x\r\n", headers=headers, timeout=30)
     assert error_of(answer)["code"] == "invalid_multipart"
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import ipaddress
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from api.media import lora_sources
 from api.media.lora_sources import LoraFile, SeenFiles, copy_from, fetch, open_below, suggested_name
 from infra.egress import Egress
 from infra.errors import Forbidden, InvalidRequest, PayloadTooLarge
@@ -27,6 +29,20 @@ def root(tmp_path: Path) -> Path:
     (made / "owner" / "repo" / "pytorch_lora_weights.safetensors").write_bytes(GOOD)
     (made / "link").symlink_to("a.safetensors")
     return made
+
+
+@pytest.fixture(params=[lora_sources._FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC], ids=["here", "macOS"])
+def folders(request: pytest.FixtureRequest) -> int:
+    """How folders are opened: where there is O_PATH, and where there is not."""
+    return int(request.param)
+
+
+def open_descriptors() -> int:
+    """How many this process has; the next free one tells, wherever it runs."""
+    low = [os.dup(0) for _ in range(3)]
+    for each in low:
+        os.close(each)
+    return sum(low)
 
 
 def read(text: str, *roots: Path) -> bytes:
@@ -78,6 +94,42 @@ def test_nothing_else_is(root: Path) -> None:
         with pytest.raises(InvalidRequest, match=r"no file below a folder of loras\.roots") as refused:
             open_below(text, [root])
         assert "permission" not in refused.value.message.lower()
+
+
+@pytest.mark.parametrize("swapped", ["owner", "owner/repo", "owner/repo/pytorch_lora_weights.safetensors"])
+def test_a_link_that_is_put_into_the_way_meanwhile(
+    root: Path, monkeypatch: pytest.MonkeyPatch, swapped: str, folders: int
+) -> None:
+    """After the path was looked at, and before it is opened."""
+    monkeypatch.setattr(lora_sources, "_FOLDER", folders)
+    shutil.copytree(root, root.parent / "secret")
+    name = root / "owner" / "repo" / "pytorch_lora_weights.safetensors"
+    assert read(str(name), root) == GOOD
+
+    def resolved(path: Path) -> Path | None:
+        found = resolve(path)
+        if found == name:
+            (root / swapped).rename(root / "away")
+            (root / swapped).symlink_to(root.parent / "secret" / swapped)
+        return found
+
+    resolve = lora_sources._resolved
+    monkeypatch.setattr(lora_sources, "_resolved", resolved)
+    descriptors = open_descriptors()
+    with pytest.raises(InvalidRequest, match="no file below a folder"):
+        open_below(str(name), [root])
+    assert name.read_bytes() == GOOD  # it is there, at the end of a link
+    assert open_descriptors() == descriptors
+
+
+def test_no_descriptor_is_left_open(root: Path, folders: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lora_sources, "_FOLDER", folders)
+    descriptors = open_descriptors()
+    for text in outside(root):
+        with pytest.raises(InvalidRequest):
+            open_below(text, [root])
+    assert read("owner/repo", root) == GOOD
+    assert open_descriptors() == descriptors
 
 
 def test_without_roots_no_path_is_taken(root: Path) -> None:

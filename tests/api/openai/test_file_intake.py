@@ -158,6 +158,43 @@ async def test_a_client_that_leaves_and_one_that_is_silent_leave_nothing(start_f
         assert kept(front) == []
 
 
+@pytest.mark.parametrize("off_by", [-30, 1])
+async def test_a_body_of_another_length_than_announced(start_front: StartFront, off_by: int) -> None:
+    """What comes beyond the announced length is no part of the form; for what is missing we wait as long as for any."""
+    front = await start_front(server={"body_timeout_s": 0.5})
+    body = (
+        b'--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"y" * MIB + b"\r\n--x--"
+    )
+    head = (
+        f"POST /v1/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {front.keys['user']}\r\n"
+        f"Content-Length: {len(body) + off_by}\r\nContent-Type: multipart/form-data; boundary=x\r\n\r\n"
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    writer.write(head.encode() + body)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400" if off_by < 0 else b"HTTP/1.1 408")
+    async with asyncio.timeout(5):
+        while kept(front):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_body_that_goes_on_after_its_end(start_front: StartFront) -> None:
+    front = await start_front()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\ny\r\n--x--\r\n'
+        while True:
+            yield bytes(1 << 16)
+
+    headers = front.headers() | {"Content-Type": "multipart/form-data; boundary=x"}
+    async with front.session.post(f"{front.url}/v1/files", data=endless(), headers=headers) as answer:
+        assert answer.status == 400
+        assert "bytes besides its files" in (await answer.json())["error"]["message"]
+    assert kept(front) == []
+
+
 async def test_a_slow_client_that_sends_has_time(start_front: StartFront) -> None:
     front = await start_front(server={"body_timeout_s": 0.4})
 
