@@ -23,7 +23,11 @@ Lookup = Callable[[str], Awaitable[tuple[str, ...]]]
 """Finds a host's addresses, as text. Raises OSError when there are none."""
 
 MAX_REDIRECTS = 10
+MOST_URL_CHARS = 8192
+"""Signed addresses have some hundreds; to look at one of many MiB takes a second."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_SITE_LOCAL = ipaddress.IPv6Network("fec0::/10")
+"""Private addresses of old, which Python takes for public ones."""
 
 
 async def system_lookup(host: str) -> tuple[str, ...]:
@@ -50,10 +54,10 @@ class Egress:
             InvalidRequest: not http or https, no host, or a name and password in it.
             Forbidden: a private address.
         """
+        parsed = parse_url(url) if isinstance(url, str) else url
         try:
-            parsed = URL(url)
             host = parsed.raw_host if parsed.host else None
-        except ValueError:
+        except ValueError:  # it is IDNA of nothing
             raise InvalidRequest("this is not a URL", param="url") from None
         if parsed.scheme not in ("http", "https") or not host:
             raise InvalidRequest("only http:// and https:// URLs with a host are opened", param="url")
@@ -72,7 +76,8 @@ class Egress:
         """
         inner = _embedded(address)
         allowed = any(inner in network for network in self.allowed_networks if network.version == inner.version)
-        if self.allow_private or allowed or (inner.is_global and not inner.is_multicast and not inner.is_reserved):
+        public = inner.is_global and not inner.is_multicast and not inner.is_reserved and inner not in _SITE_LOCAL
+        if self.allow_private or allowed or public:
             return
         raise Forbidden(
             f"{host} is at {address}, which is no public address: such addresses are not opened for a request",
@@ -122,6 +127,20 @@ class Egress:
         if target.scheme == "https" and joined.scheme == "http":
             raise Forbidden(f"{target.origin()} redirects from https to http: give an https URL", param="url")
         return self.check_url(joined)
+
+
+def parse_url(text: str) -> URL:
+    """The URL, absolute or not.
+
+    Raises:
+        InvalidRequest: it is none, or longer than any.
+    """
+    if len(text) > MOST_URL_CHARS:
+        raise InvalidRequest(f"this is not a URL: {MOST_URL_CHARS} characters are the most", param="url")
+    try:
+        return URL(text)
+    except ValueError:
+        raise InvalidRequest("this is not a URL", param="url") from None
 
 
 class _CheckedResolver(AbstractResolver):

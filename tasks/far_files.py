@@ -10,34 +10,54 @@ import binascii
 import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import aiohttp
 import orjson
 from yarl import URL
 
-from infra.egress import Egress
+from infra.egress import Egress, parse_url
 from infra.errors import EngineFailed, Forbidden, InvalidRequest
 from infra.pictures import measure
 from infra.types import Json
-from tasks.refusals import refusal
+from tasks.refusals import REFUSAL_MOST_BYTES, refusal
 from tasks.types import TaskCall
 from workers.connection import BrokenOff
 from workers.live import Engine
 from workers.transport import ANSWER_MOST_BYTES, FilePart
 
-FETCH_S: Final = 60.0
-"""Seconds that fetching one file may take."""
+FETCH_S: Final = 600.0
+"""Seconds that fetching one file may take: it has been made, and perhaps paid for. Nothing may come for `_SILENT_S`."""
+_SILENT_S: Final = 30.0
 _PIECE_BYTES: Final = 1 << 16
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 _UNTOLD: Final = "application/octet-stream"
 
 
+class Answer(Protocol):
+    """A service's answer, its head there."""
+
+    @property
+    def status(self) -> int:
+        """HTTP's."""
+        ...
+
+    async def piece(self) -> bytes:
+        """What has come of the body; nothing only at its end."""
+        ...
+
+
 class FarFile(NamedTuple):
-    """What the service has made, and all that its answer says of it."""
+    """What the service has made, and what else its answer says of it."""
 
     data: bytes
     told: dict[str, Json]
+
+    @property
+    def seed(self) -> dict[str, Json]:
+        """`{seed}`, if it says which one it has taken."""
+        seed = self.told.get("seed")
+        return {"seed": seed} if isinstance(seed, int) and not isinstance(seed, bool) else {}
 
 
 async def make_far(
@@ -60,7 +80,7 @@ async def make_far(
     if status != 200:
         raise refusal(engine.id, path, status, said, ours=False)
     told = await asyncio.to_thread(_told, engine, said)
-    inline, address = told.get(form), told.get("url")
+    inline, address = told.pop(form, None), told.pop("url", None)
     if isinstance(inline, str) and inline:
         data = await asyncio.to_thread(_decoded, engine, inline)
     elif isinstance(address, str) and address:
@@ -73,24 +93,32 @@ async def make_far(
 async def _send(call: TaskCall, path: str, body: dict[str, Json], files: Mapping[str, bytes]) -> tuple[int, bytes]:
     if not files:
         return await _post(call, path, orjson.dumps(body))
-    fields = [(name, _text(value)) for name, value in body.items()]
-    return await call.transport.upload(call.leased(), path, fields, *(_part(*file) for file in files.items()))
+    engine, fields = call.leased(), [(name, _text(value)) for name, value in body.items()]
+    async with call.transport.form(engine, path, fields, *(_part(*file) for file in files.items())) as answer:
+        return answer.status, await _read(engine, answer)
 
 
 async def _post(call: TaskCall, path: str, body: bytes) -> tuple[int, bytes]:
     engine = call.leased()
     connection = await call.transport.post(engine, path, body, call.mark)
     try:
-        said = bytearray()
-        while piece := await connection.piece():
-            said += piece
-            if len(said) > ANSWER_MOST_BYTES:
-                raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
-        return connection.status, bytes(said)
+        return connection.status, await _read(engine, connection)
     except BrokenOff as error:
         raise EngineFailed(f"{engine.id} broke off its answer: {error}") from error
     finally:
         connection.let_go()
+
+
+async def _read(engine: Engine, answer: Answer) -> bytes:
+    """The body; of a refusal the beginning is enough."""
+    good = answer.status == 200
+    most_bytes = ANSWER_MOST_BYTES if good else REFUSAL_MOST_BYTES
+    said = bytearray()
+    while len(said) <= most_bytes and (piece := await answer.piece()):
+        said += piece
+    if good and len(said) > most_bytes:
+        raise EngineFailed(f"{engine.id} answered with more than {most_bytes >> 20} MiB")
+    return bytes(said)
 
 
 def _text(value: Json) -> str:
@@ -145,10 +173,10 @@ async def _fetched(engine: Engine, address: str) -> bytes:
 async def _opened(engine: Engine, address: str) -> AsyncIterator[aiohttp.ClientResponse]:
     """The answer there. The service's own origin may be private; nothing is followed from there."""
     base = URL(engine.base_url)
-    url = base.join(URL(address))
+    url = base.join(parse_url(address))
     own = url.scheme in ("http", "https") and url.origin() == base.origin()
     egress = Egress(allow_private=own)
-    async with egress.session() as session:
+    async with egress.session(read_s=_SILENT_S) as session:
         if own:
             async with session.get(egress.check_url(url), headers=_PLAIN, allow_redirects=False) as answer:
                 yield answer

@@ -25,6 +25,6 @@ async def film_far(call: TaskCall) -> TaskResult:
     made = await make_far(call, PATH, asked, files, _FORM)
     if made.data[4:8] != b"ftyp":  # the first box of a file of ISO/IEC 14496-12
         raise EngineFailed(f"{call.leased().id} answered with a file that is no MP4")
-    seed = made.told.get("seed", asked.get("seed"))
+    of_seed: dict[str, Json] = {"seed": seed} if (seed := asked.get("seed")) is not None else {}
     video: dict[str, Json] = {"blob": await call.keep(made.data), "media_type": "video/mp4", "suffix": "mp4"}
-    return TaskResult(video | ({"seed": seed} if isinstance(seed, int) else {}), units=1)
+    return TaskResult(video | of_seed | made.seed, units=1)

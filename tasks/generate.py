@@ -12,7 +12,7 @@ from tasks.channel import Channel
 from tasks.corrections.table import Mending, complete, mend
 from tasks.corrections.types import CHAT, Traits, traits_of
 from tasks.corrections.usage import usage_in
-from tasks.refusals import refusal
+from tasks.refusals import beginning, refusal
 from tasks.renaming import RenamedEvents, renamer
 from tasks.types import TaskCall, TaskResult, Usage
 from workers.connection import BrokenOff, Connection
@@ -20,7 +20,6 @@ from workers.live import Engine
 
 _TAIL_BYTES = 4096
 """Of a stream that is kept for the usage in its last events."""
-_REFUSAL_BYTES = 65536
 _FAR = Traits(service=True)
 
 
@@ -98,20 +97,12 @@ async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> Connect
     if response.status == 200:
         return response
     try:
-        said = await _up_to(response, _REFUSAL_BYTES)
+        said = await beginning(response.piece)
     except BrokenOff as error:
         raise _broken_off(engine, error) from error
     finally:
         response.let_go()
     raise refusal(engine.id, path, response.status, said, ours=engine.local)
-
-
-async def _up_to(response: Connection, most_bytes: int) -> bytes:
-    """The body, or its beginning."""
-    read = b""
-    while len(read) < most_bytes and (piece := await response.piece()):
-        read += piece
-    return read[:most_bytes]
 
 
 def _broken_off(engine: Engine, error: BrokenOff) -> EngineFailed:

@@ -11,7 +11,7 @@ from infra.errors import EngineFailed, InvalidRequest
 from infra.ffmpeg_audio import FORMS, encode, encoded, resampled
 from infra.types import Json
 from infra.wav import HEAD_BYTES, read_head
-from tasks.refusals import refusal
+from tasks.refusals import beginning, refusal
 from tasks.types import TaskCall, TaskResult
 from workers.connection import BrokenOff, Connection
 
@@ -20,7 +20,6 @@ _PART_BYTES: Final = 256 << 20
 """Of one part's samples: an hour and a half."""
 _FAR_BYTES: Final = 512 << 20
 _PIECE_BYTES: Final = 1 << 18
-_REFUSAL_BYTES: Final = 65536
 _DEFAULT_FORM: Final = "mp3"
 
 
@@ -146,9 +145,7 @@ async def _answer(call: TaskCall, body: dict[str, Json]) -> AsyncIterator[Connec
     connection = await call.transport.post(engine, PATH, orjson.dumps(asked), call.mark)
     try:
         if connection.status != 200:
-            said = b""
-            while len(said) < _REFUSAL_BYTES and (piece := await _piece(call, connection)):
-                said += piece
+            said = await beginning(lambda: _piece(call, connection))
             raise refusal(engine.id, PATH, connection.status, said, ours=False)
         yield connection
     finally:

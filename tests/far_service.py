@@ -1,5 +1,6 @@
 """A far service for tests that makes files: as strict about a request's fields as OpenAI's own."""
 
+import asyncio
 import base64
 from typing import Any
 
@@ -13,6 +14,7 @@ from workers.types import Capability, ModelFormat
 
 KEY = "sk-far"
 GENERATED, EDITED, FILMED = "/v1/images/generations", "/v1/images/edits", "/v1/video/generations"
+VARIED = "/v1/images/variations"
 OPENAI = frozenset({"prompt", "model", "n", "size", "quality", "style", "user", "response_format"})
 """What dall-e takes; gpt-image takes no `response_format`."""
 EDITS = frozenset({"image", "mask"})
@@ -39,35 +41,66 @@ class FarService:
         self.files: list[dict[str, bytes]] = []
         self.kinds: list[dict[str, tuple[str | None, str | None]]] = []
         self.fetched: list[str | None] = []
+        self.left = asyncio.Event()
+        """Set when a reader of an answer without an end has gone."""
+        self.moved_to = ""
+        self.endless = b""
 
     def app(self) -> web.Application:
         """The service, to be served."""
         app = web.Application(client_max_size=1 << 26)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/made/{name}", self._file)
-        for path in (GENERATED, EDITED, FILMED):
+        for path in (GENERATED, EDITED, VARIED, FILMED):
             app.router.add_post(path, self._make)
         return app
 
     async def _models(self, _request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": []})
 
-    async def _file(self, request: web.Request) -> web.Response:
+    async def _file(self, request: web.Request) -> web.StreamResponse:
         self.fetched.append(request.headers.get("Authorization"))
-        if request.match_info["name"] == "moved":
-            return web.Response(status=302, headers={"Location": "/made/1"})
-        return web.Response(body=self.made)
+        match request.match_info["name"]:
+            case "moved":
+                return web.Response(status=302, headers={"Location": "/made/1"})
+            case "slow":
+                return await self._begun(request, bytes(10))
+            case "endless":
+                return await self._begun(request, *[bytes(1 << 20)] * 1000)
+            case _:
+                return web.Response(body=self.made)
 
-    async def _make(self, request: web.Request) -> web.Response:
+    async def _begun(self, request: web.Request, *pieces: bytes) -> web.StreamResponse:
+        """An answer that goes on until its reader has had enough."""
+        answer = web.StreamResponse(status=self.status)
+        await answer.prepare(request)
+        try:
+            for piece in pieces:
+                await answer.write(piece)
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
+        return answer
+
+    async def _make(self, request: web.Request) -> web.StreamResponse:
         if request.headers.get("Authorization") != f"Bearer {KEY}":
             return refused(401, "Incorrect API key provided", code="invalid_api_key")
         body = await self._body(request)
         self.paths.append(request.path)
         self.asked.append(body)
-        allowed = self.takes | EDITS if request.path == EDITED else self.takes
+        allowed = self.takes | EDITS if request.path in (EDITED, VARIED) else self.takes
         for name in body:
             if name not in allowed:
                 return refused(400, f"Unknown parameter: '{name}'.", name, "unknown_parameter")
+        if self.moved_to:
+            raise web.HTTPTemporaryRedirect(self.moved_to)
+        return await self._answered(request, body)
+
+    async def _answered(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if self.endless:
+            return await self._begun(request, *[self.endless] * 1000)
+        if self.status == 401:
+            return refused(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key")
         if self.status != 200:
             return refused(self.status, "Your request was rejected by the safety system.", "prompt", "moderation")
         if self.answer is not None:

@@ -7,7 +7,8 @@ back is parsed strictly, by llhttp, and half an answer is never taken for a whol
 import asyncio
 import math
 import re
-from typing import cast
+import socket
+from typing import Any, Final, cast
 
 import httptools
 
@@ -15,7 +16,34 @@ HEAD_MOST_BYTES = 64 * 1024
 """An answer's status and headers, together."""
 HELD_MOST_BYTES = 256 * 1024
 """Of a body that comes faster than it is taken: at more the engine has to wait."""
+READ_MOST_BYTES = 512 << 20
+"""Of a body that is read whole: vectors of thousands of texts are a tenth of it."""
+KEEP_ALIVE: Final = {
+    "TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE": 60,
+    "TCP_KEEPINTVL": 15,
+    "TCP_KEEPCNT": 4,
+}
+"""After how many seconds of silence the far end is asked whether it is there, every how many, and how many times."""
 _FRAMED = re.compile(rb"\n(?:content-length|transfer-encoding):", re.IGNORECASE)
+
+
+def engine_socket(address: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, Any]) -> socket.socket:
+    """A socket for a connection to an address of `getaddrinfo`, which breaks when the machine there is gone: one that
+    was switched off says nothing, and an answer may take as long as it needs.
+
+    Raises:
+        OSError: there is none to be had.
+    """
+    family, kind, protocol, _name, _at = address
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 class BrokenOff(Exception):
@@ -100,7 +128,7 @@ class Connection(asyncio.Protocol):
         """The whole body, or what is left of it.
 
         Raises:
-            BrokenOff: it does not come to its end.
+            BrokenOff: it does not come to its end, or not within `READ_MOST_BYTES`.
         """
         self._unbounded = True
         self._resume()
@@ -186,7 +214,10 @@ class Connection(asyncio.Protocol):
             return
         self._pieces.append(body)
         self._held_bytes += len(body)
-        if self._held_bytes > HELD_MOST_BYTES and not self._unbounded and not self._paused:
+        if self._held_bytes > READ_MOST_BYTES:
+            self._break(f"the answer is over {READ_MOST_BYTES >> 20} MiB")
+            self.close()
+        elif self._held_bytes > HELD_MOST_BYTES and not self._unbounded and not self._paused:
             assert self._transport is not None
             self._paused = True
             self._transport.pause_reading()

@@ -9,7 +9,8 @@ import functools
 import re
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
@@ -20,7 +21,7 @@ from yarl import URL
 
 from infra.errors import EngineFailed
 from infra.types import Json
-from workers.connection import BrokenOff, Connection
+from workers.connection import BrokenOff, Connection, engine_socket
 from workers.live import Engine
 from workers.wire import PART_HEADER, RUN_HEADER, STEP_HEADER, Mark
 
@@ -57,12 +58,32 @@ class FilePart(NamedTuple):
     content: BinaryIO
 
 
+class FormAnswer:
+    """An engine's answer to a form: its `status`, then `piece` until that is empty."""
+
+    def __init__(self, engine: Engine, answer: aiohttp.ClientResponse) -> None:
+        self.status = answer.status
+        self._engine = engine
+        self._answer = answer
+
+    async def piece(self) -> bytes:
+        """What has come of the body; nothing only at its end.
+
+        Raises:
+            EngineFailed: it broke off.
+        """
+        try:
+            return await self._answer.content.readany()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise EngineFailed(f"{self._engine.id} broke off its answer: {error or type(error).__name__}") from error
+
+
 class Transport:
     """Requests to engines. Made on a running loop, closed with `close`."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, socket_factory=engine_socket),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             auto_decompress=False,
@@ -119,6 +140,28 @@ class Transport:
         Raises:
             EngineFailed: no connection, it broke, or the answer is larger than any that is expected.
         """
+        body = bytearray()
+        async with self.form(engine, path, fields, *files, mark=mark) as answer:
+            while piece := await answer.piece():
+                body += piece
+                if len(body) > ANSWER_MOST_BYTES:
+                    raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
+            return answer.status, bytes(body)
+
+    @asynccontextmanager
+    async def form(
+        self,
+        engine: Engine,
+        path: str,
+        fields: Sequence[tuple[str, str]],
+        *files: FilePart,
+        mark: Mark | None = None,
+    ) -> AsyncIterator[FormAnswer]:
+        """Send such a form; within the block its answer comes as it is made, and after it the engine stops.
+
+        Raises:
+            EngineFailed: no connection, or it broke before the answer's head.
+        """
         form = aiohttp.FormData(quote_fields=False, default_to_multipart=True)
         for name, value in fields:
             form.add_field(name, value)
@@ -127,18 +170,11 @@ class Transport:
         headers = {name: value for name, value in engine.headers.items() if name.lower() != "content-type"}
         headers |= dict(_marks(engine, mark))
         try:
-            async with self._session.post(
-                engine.base_url + path, data=form, headers=headers, allow_redirects=False
-            ) as answer:
-                body = await answer.content.read(ANSWER_MOST_BYTES + 1)
-                while len(body) <= ANSWER_MOST_BYTES and (more := await answer.content.read(ANSWER_MOST_BYTES)):
-                    body += more
-                status = answer.status
+            answer = await self._session.post(engine.base_url + path, data=form, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise EngineFailed(f"{engine.id} did not answer: {error or type(error).__name__}") from error
-        if len(body) > ANSWER_MOST_BYTES:
-            raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
-        return status, body
+        async with answer:
+            yield FormAnswer(engine, answer)
 
     async def alive(self, url: str, headers: dict[str, str], timeout_s: float) -> int:
         """Status of a GET, 0 when nothing answers in time."""
@@ -210,7 +246,9 @@ class Transport:
         loop = self._loop
         async with asyncio.timeout(CONNECT_S):
             found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            connected = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_SECOND_ADDRESS_S)
+            connected = await aiohappyeyeballs.start_connection(
+                found, happy_eyeballs_delay=_SECOND_ADDRESS_S, socket_factory=engine_socket
+            )
             try:
                 _transport, connection = await loop.create_connection(
                     lambda: Connection(loop, target.idle),

@@ -18,7 +18,8 @@ LOOPBACK = Egress(allowed_networks=(ipaddress.ip_network("127.0.0.1/32"),))
     [
         "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "240.0.0.1",
         "255.255.255.255", "100.64.0.1", "127.1", "2130706433", "0x7f.1", "[::1]", "[::]", "[fe80::1]", "[fc00::1]",
-        "[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[ff02::1]",
+        "[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[ff02::1]", "[fec0::1]",
+        "[64:ff9b:1::7f00:1]",
     ],
 )  # fmt: skip
 def test_private_addresses_are_refused_in_every_notation(host: str) -> None:
@@ -36,7 +37,18 @@ def test_public_ones_are_not(host: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "x", "file:///etc/passwd", "ftp://1.1.1.1/", "http://", "//1.1.1.1", "http://u:hush@1.1.1.1/", "http://[::1"],
+    [
+        "",
+        "x",
+        "file:///etc/passwd",
+        "ftp://1.1.1.1/",
+        "http://",
+        "//1.1.1.1",
+        "http://u:hush@1.1.1.1/",
+        "http://[::1",
+        "http://1.1.1.1/" + "x" * 8192,
+        "http://1.1.1.1:99999",
+    ],
 )
 def test_only_plain_http_urls_are_opened(url: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

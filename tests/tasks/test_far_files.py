@@ -1,5 +1,7 @@
 """One file of a far service: inline, or at an address; and whatever else it may say."""
 
+import asyncio
+import gzip
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,11 +11,13 @@ from infra.errors import EngineFailed, UpstreamRefused
 from tasks import far_files
 from tasks.far_files import make_far
 from tasks.types import TaskCall
-from tests.far_service import PICTURE, FarService, far_engine
+from tests.far_service import KEY, PICTURE, FarService, far_engine
+from workers import transport
 from workers.transport import Transport
 
 pytestmark = pytest.mark.enable_socket
 PATH, FORM = "/images/generations", "b64_json"
+PATHS = (PATH, "/images/edits")
 SENT = {"prompt": "a fox", "n": 1, "model": "dall-e-3", "response_format": FORM}
 
 
@@ -24,10 +28,10 @@ def far() -> FarService:
 
 @pytest.fixture
 async def call(far: FarService) -> AsyncIterator[TaskCall]:
-    transport = Transport()
+    client = Transport()
     async with TestServer(far.app(), host="127.0.0.1") as server:
-        yield TaskCall({}, transport, far_engine(str(server.make_url("/v1"))))
-        await transport.close()
+        yield TaskCall({}, client, far_engine(str(server.make_url("/v1"))))
+        await client.close()
 
 
 async def test_in_base64(far: FarService, call: TaskCall) -> None:
@@ -69,11 +73,30 @@ async def test_a_field_that_it_does_not_know(far: FarService, call: TaskCall) ->
     assert len(far.asked) == 1
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 500, 302])
-async def test_what_is_not_the_client_s_fault(far: FarService, call: TaskCall, status: int) -> None:
+@pytest.mark.parametrize("status", [401, 402, 403, 429, 500, 302])
+@pytest.mark.parametrize("files", [{}, {"image": PICTURE}])
+async def test_what_is_not_the_client_s_fault(
+    far: FarService, call: TaskCall, status: int, files: dict[str, bytes]
+) -> None:
     far.status = status
-    with pytest.raises(EngineFailed, match=str(status)):
-        await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
+    with pytest.raises(EngineFailed, match=str(status)) as failed:
+        await make_far(call, PATHS[bool(files)], {"prompt": "a fox"}, files, FORM)
+    assert KEY not in failed.value.message
+
+
+@pytest.mark.parametrize("files", [{}, {"image": PICTURE}])
+async def test_no_key_and_no_picture_goes_where_the_service_sends_us(
+    far: FarService, call: TaskCall, files: dict[str, bytes]
+) -> None:
+    other = FarService()
+    async with TestServer(other.app(), host="127.0.0.1") as server:
+        far.moved_to = str(server.make_url(f"/v1{PATHS[bool(files)]}"))
+        with pytest.raises(EngineFailed, match="HTTP 307"):
+            await make_far(call, PATHS[bool(files)], {"prompt": "a fox"}, files, FORM)
+        far.always_url, far.moved_to, far.address = True, "", str(server.make_url("/made/1"))
+        with pytest.raises(EngineFailed, match="no public address"):
+            await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
+    assert (other.asked, other.fetched) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -89,6 +112,12 @@ async def test_what_is_not_the_client_s_fault(far: FarService, call: TaskCall, s
         b'{"data": [{"b64_json": 3, "url": null}]}',
         b'{"data": [{"b64_json": "\xc3\xa9"}]}',
         b'{"data": [{"b64_json": "a"}]}',
+        b'{"data": [{"b64_json": "YWJj=YWJj"}]}',
+        b'{"data": [{"b64_json": "YWJj\\u0000"}]}',
+        b'{"data": [{"b64_json": "\\ud800"}]}',
+        b'{"data": ' + b"[" * 100_000,
+        b'\xff\xfe{"data": []}',
+        gzip.compress(b'{"data": []}'),
     ],
 )
 async def test_an_answer_without_a_file(far: FarService, call: TaskCall, answer: bytes) -> None:
@@ -107,6 +136,12 @@ async def test_an_answer_without_a_file(far: FarService, call: TaskCall, answer:
         "http://ann:pw@example.org/x.png",
         "data:image/png;base64,AAAA",
         "http://[",
+        "//127.0.0.1:1/x.png",
+        "http://localhost:1/x.png",
+        "http://2130706433:1/x.png",
+        "http://example.org:99999/x.png",
+        "http://example.org/" + "x" * 9000,
+        "\x00",
     ],
 )
 async def test_an_address_that_is_not_opened(far: FarService, call: TaskCall, address: str) -> None:
@@ -129,6 +164,44 @@ async def test_more_than_is_taken(far: FarService, call: TaskCall, monkeypatch: 
         with pytest.raises(EngineFailed, match="more than"):
             await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
     assert len(far.fetched) == 1
+
+
+@pytest.mark.parametrize("files", [{}, {"image": PICTURE}])
+async def test_answers_without_an_end_are_left(
+    far: FarService, call: TaskCall, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_files, "ANSWER_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(transport, "ANSWER_MOST_BYTES", 1 << 20, raising=False)
+    far.endless = b" " * (1 << 16)
+    with pytest.raises(EngineFailed, match="more than 1 MiB"):
+        await make_far(call, PATHS[bool(files)], {"prompt": "a fox"}, files, FORM)
+    await asyncio.wait_for(far.left.wait(), 5)
+    far.left.clear()
+    far.status = 500
+    with pytest.raises(EngineFailed, match="HTTP 500"):
+        await make_far(call, PATHS[bool(files)], {"prompt": "a fox"}, files, FORM)
+    await asyncio.wait_for(far.left.wait(), 5)
+    far.left.clear()
+    far.status = 200
+    far.endless, far.always_url, far.address = b"", True, "/made/endless"
+    with pytest.raises(EngineFailed, match="more than 1 MiB"):
+        await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
+    await asyncio.wait_for(far.left.wait(), 5)
+
+
+async def test_an_address_from_which_nothing_more_comes(
+    far: FarService, call: TaskCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_files, "FETCH_S", 0.1)
+    far.always_url, far.address = True, "/made/slow"
+    with pytest.raises(EngineFailed, match="TimeoutError"):
+        await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
+    await asyncio.wait_for(far.left.wait(), 5)
+
+
+async def test_what_is_told_is_not_the_file_once_more(far: FarService, call: TaskCall) -> None:
+    far.beside = {"seed": 1}
+    assert (await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)).told == {"seed": 1}
 
 
 async def test_nobody_there(call: TaskCall) -> None:

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from infra.blobs import Blobs
 from infra.errors import EngineFailed, PayloadGone
 from infra.types import Json
-from tasks.far_images import draw_far
+from tasks.far_images import draw_far, stream_far
 from tasks.images import collect_images
 from tasks.types import TaskCall, TaskResult
 from tests.far_service import OPENAI, PICTURE, FarService, far_engine
@@ -54,12 +54,24 @@ async def test_what_a_client_has_not_said_is_not_sent(far: FarService, call: Tas
     assert result.units == 2
 
 
-@pytest.mark.parametrize(("told", "wanted"), [({}, [5, 6]), ({"seed": 9}, [9, 9]), ({"seed": "x"}, [5, 6])])
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [({}, [5, 6]), ({"seed": 9}, [9, 9]), ({"seed": "x"}, [5, 6]), ({"seed": None}, [5, 6]), ({"seed": True}, [5, 6])],
+)
 async def test_seeds(far: FarService, call: TaskCall, told: dict[str, Json], wanted: list[int]) -> None:
     far.takes, far.beside = OPENAI | {"seed"}, told
     images = images_of(await draw_far(call._replace(inputs=ASKED | {"seeds": [5, 6]})))
     assert [body["seed"] for body in far.asked] == [5, 6]
     assert [image["seed"] for image in images] == wanted
+
+
+@pytest.mark.parametrize(("told", "chars"), [("x" * 1_000_000, 32_000), (5, 0)])
+async def test_a_revised_prompt_is_no_longer_than_a_prompt(
+    far: FarService, call: TaskCall, told: Json, chars: int
+) -> None:
+    far.beside = {"revised_prompt": told}
+    (image,) = images_of(await draw_far(call))
+    assert len(str(image.get("revised_prompt", ""))) == chars
 
 
 async def test_an_edit(far: FarService, call: TaskCall) -> None:
@@ -72,6 +84,34 @@ async def test_an_edit(far: FarService, call: TaskCall) -> None:
     with pytest.raises(PayloadGone):
         await draw_far(call._replace(inputs=ASKED | edit | {"mask": {"blob": f"sha256:{0:064x}"}}))
     assert len(far.paths) == 1
+
+
+async def test_a_variation(far: FarService, call: TaskCall) -> None:
+    varied: dict[str, Json] = {"task": "variation", "asked": {}, "image": {"blob": call.stores[0].put(PICTURE)}}
+    await draw_far(call._replace(inputs=ASKED | varied))
+    assert far.paths == ["/v1/images/variations"]
+    assert far.asked == [{"n": "1", "model": "dall-e-3", "response_format": "b64_json"}]
+    assert far.files == [{"image": PICTURE}]
+
+
+async def test_a_stream_has_each_image_when_it_has_come(far: FarService, call: TaskCall) -> None:
+    sent: list[bytes] = []
+
+    class Client:
+        started = False
+
+        async def write(self, data: bytes) -> None:
+            sent.append(data)
+            assert len(far.asked) == len(sent)
+
+    events: Json = {"type": "image_generation", "quality": "auto", "background": "auto"}
+    inputs = ASKED | {"events": events, "seeds": [None, None]}
+    result = await stream_far(call._replace(inputs=inputs, channel=Client()))
+    assert [data.partition(b"\n")[0] for data in sent] == [b"event: image_generation.completed"] * 2
+    assert (result.units, result.ending[:7]) == (2, b"data: {")
+    far.made = b"<html>"
+    with pytest.raises(EngineFailed, match="no PNG, JPEG or WebP"):
+        await stream_far(call._replace(inputs=inputs, channel=Client()))
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("JPEG", "jpeg"), ("WEBP", "webp")])

@@ -34,7 +34,10 @@ async def call(far: FarService, tmp_path: Path) -> AsyncIterator[TaskCall]:
         await transport.close()
 
 
-@pytest.mark.parametrize(("seed", "told", "wanted"), [(None, None, None), (3, None, 3), (None, 7, 7), (3, "x", None)])
+@pytest.mark.parametrize(
+    ("seed", "told", "wanted"),
+    [(None, None, None), (3, None, 3), (None, 7, 7), (3, "x", 3), (3, True, 3), (None, "x", None)],
+)
 async def test_from_a_text(far: FarService, call: TaskCall, seed: Json, told: Json, wanted: Json) -> None:
     asked = ASKED if seed is None else ASKED | {"seed": seed}
     far.beside = {} if told is None else {"seed": told}

@@ -28,6 +28,9 @@ def body(**error: object) -> bytes:
         (503, body(message="overloaded"), EngineFailed, "HTTP 503: overloaded", None, None),
         (500, b"<html>", EngineFailed, "cpu/m refused with HTTP 500: <html>", None, None),
         (401, body(message="Invalid API Key"), EngineFailed, "HTTP 401", None, None),
+        (402, body(message="Insufficient Balance"), EngineFailed, "HTTP 402: Insufficient Balance", None, None),
+        (407, b"", EngineFailed, "HTTP 407", None, None),
+        (408, b"", EngineFailed, "HTTP 408", None, None),
         (403, body(message="no"), EngineFailed, "HTTP 403", None, None),
         (429, body(message="slow down"), EngineFailed, "HTTP 429", None, None),
         (302, b"", EngineFailed, "HTTP 302", None, None),
@@ -51,6 +54,18 @@ def test_refusals(
 def test_a_long_message_is_cut() -> None:
     assert len(refusal("cpu/m", "/embeddings", 400, body(message="x" * 100_000), ours=True).message) == 2000
     assert len(refusal("cpu/m", "/embeddings", 400, b"x" * 100_000, ours=True).message) == 200
+
+
+def test_what_is_said_of_a_key_is_not_repeated() -> None:
+    error = refusal("service:far/m", "/embeddings", 401, body(message="Incorrect API key: sk-far"), ours=False)
+    assert "sk-far" not in error.message
+
+
+def test_words_are_short() -> None:
+    error = refusal(
+        "service:far/m", "/embeddings", 400, body(message="x", param="p" * 5000, code="c" * 5000), ours=False
+    )
+    assert (error.param, error.code) == ("p" * 200, "c" * 200)
 
 
 def test_only_our_own_llama_is_read_by_what_it_is_known_to_say() -> None:

@@ -1,12 +1,13 @@
 """A connection to an engine, over real sockets: answers in any pieces, and bytes that are no answer."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from workers.connection import HEAD_MOST_BYTES, HELD_MOST_BYTES, BrokenOff, Connection
+from workers.connection import HEAD_MOST_BYTES, HELD_MOST_BYTES, KEEP_ALIVE, BrokenOff, Connection, engine_socket
 
 pytestmark = pytest.mark.enable_socket
 
@@ -240,6 +241,36 @@ async def test_an_engine_waits_for_a_slow_reader() -> None:
         assert most < 4 * HELD_MOST_BYTES
         to.connection.let_go()
         assert to.kept
+
+
+def test_a_far_end_that_is_switched_off_is_noticed() -> None:
+    """An answer may take hours; a machine that is not there any more will never give one."""
+    with engine_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        asked_s = [made.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEP_ALIVE]
+        assert asked_s == list(KEEP_ALIVE.values())
+        assert len(asked_s) == 3
+
+
+async def test_an_answer_without_an_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.connection.READ_MOST_BYTES", 1 << 20)
+    left = asyncio.Event()
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(QUESTION))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(b" " * 2**16)
+                await writer.drain()
+        finally:
+            left.set()
+
+    async with line(pour) as to:
+        with pytest.raises(BrokenOff, match="over 1 MiB"):
+            await to.ask()
+        await left.wait()
+        assert not to.kept
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{"])

@@ -339,3 +339,59 @@ async def test_an_engine_process_is_told_whose_work_it_does_and_a_far_service_is
         answer = await transport.post(engine(url), "/a", b"{}")
         assert await answer.read() == b"{}"
     assert seen == [wanted, wanted, {}, {}, {}]
+
+
+async def test_an_answer_to_a_form_comes_as_it_is_made(transport: Transport) -> None:
+    seen, left = asyncio.Event(), asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(status=207)
+        await response.prepare(request)
+        await response.write(b"one")
+        await asyncio.wait_for(seen.wait(), 5)
+        if request.path == "/v1/broken":
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await response.write(b"two")
+        try:
+            if request.path == "/v1/endless":
+                await asyncio.Event().wait()
+        finally:
+            left.set()
+        return response
+
+    async with served(handle) as url:
+        for path in ("/whole", "/broken", "/endless"):
+            seen.clear()
+            left.clear()
+            async with transport.form(engine(url), path, [("a", "b")]) as answer:
+                assert (answer.status, await answer.piece()) == (207, b"one")
+                seen.set()
+                if path == "/broken":
+                    with pytest.raises(EngineFailed, match="cpu/m broke off its answer"):
+                        await answer.piece()
+                else:
+                    assert await answer.piece() == b"two"
+                if path == "/whole":
+                    assert await answer.piece() == b""
+            if path != "/broken":
+                await asyncio.wait_for(left.wait(), 5)  # whoever has had enough ends it
+        with pytest.raises(EngineFailed, match="did not answer"):
+            async with transport.form(engine("http://127.0.0.1:1/v1"), "/a", []):
+                pass
+
+
+async def test_an_answer_to_a_form_may_be_too_large(transport: Transport) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(65):
+            await response.write(bytes(1 << 20))
+        return response
+
+    async with served(handle) as url:
+        with pytest.raises(EngineFailed, match="more than 64 MiB"):
+            await transport.upload(engine(url), "/a", [("a", "b")])

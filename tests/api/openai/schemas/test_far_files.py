@@ -36,6 +36,14 @@ def test_all_that_is_set_is_sent_as_it_was_said() -> None:
     ours: Body = {"n": 3, "seed": 0, "response_format": "b64_json", "image": {"blob": REF}, "mask": {"blob": REF}}
     planned = far_images({"model": "m", "task": "edit", "loras": [], **said, **ours})
     assert planned == {"task": "edit", "asked": said, **ours}
+    streamed = far_images({"prompt": "a fox", "quality": "low", "stream": True, "partial_images": 2})
+    assert streamed["asked"] == {"prompt": "a fox", "quality": "low"}
+    assert streamed["events"] == {"type": "image_generation", "quality": "low", "background": "auto"}
+
+
+def test_a_variation_has_nothing_but_its_image() -> None:
+    varied = far_images({"task": "variation", "image": {"blob": REF}})
+    assert (varied["task"], varied["image"], varied["asked"]) == ("variation", {"blob": REF}, {})
 
 
 def test_a_video_s_length_is_said() -> None:
