@@ -128,6 +128,7 @@ class EventStream:
         """Pass bytes on; waits while the client's connection is full."""
         if not self.started:
             self.started = True
+            self._exchange.client.aside = self.aside
             self.first_write_s = monotonic()
             self._exchange.answered, self._exchange.status = True, 200
             headers = self.head + self._extra()
@@ -144,6 +145,10 @@ class EventStream:
         """Say in the midst of the stream what ends it."""
         await self.write(b"\n\ndata: " + error_body(error) + b"\n\n")  # it may have broken off within an event
 
+    def aside(self) -> bytes:
+        """What can be said now without a meaning: a comment between two events."""
+        return b":\n\n" if self._end.endswith(b"\n\n") else b""
+
     async def end(self) -> None:
         """Close the stream."""
         await self._exchange.send({"type": "http.response.body", "body": b""})
@@ -152,10 +157,12 @@ class EventStream:
 class Client:
     """One connection's client, as the server's protocol tells of it: whoever answers it can be cancelled."""
 
-    __slots__ = ("cut", "gone", "left", "more_time")
+    __slots__ = ("aside", "cut", "gone", "left", "more_time")
 
     def __init__(self) -> None:
         self.gone = False
+        self.aside: Callable[[], bytes] = bytes
+        """What can be written to it in the midst of its answer without a meaning, if anything."""
         self.cut: Callable[[], None] = _nothing
         """Closes the connection in the midst of an answer."""
         self.more_time: Callable[[], None] = _nothing

@@ -129,6 +129,7 @@ class PatientProtocol(HttpToolsProtocol):
         """A request begins: who answers it may want to know when its client leaves."""
         super().on_message_begin()
         self.scope["extensions"] = {CLIENT_EXTENSION: self._client}  # type: ignore[dict-item]  # ours is an object
+        self._client.aside = bytes
         self._in_head = True
 
     def on_headers_complete(self) -> None:
@@ -157,9 +158,12 @@ class PatientProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self.request_timeout_s, self._late)
 
     def on_message_complete(self) -> None:
-        """A request is there."""
+        """A request is there. Reading goes on, even where much of it is still to be taken: nobody would hear otherwise
+        that the client leaves."""
         super().on_message_complete()
         self._arrived()
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def handle_websocket_upgrade(self) -> None:
         """A WebSocket begins: from here on the connection is another protocol's.
@@ -184,7 +188,8 @@ class PatientProtocol(HttpToolsProtocol):
         """The client will send no more. If all of its request is there it gets its answer.
 
         One that has left altogether looks the same until something is written to it: HTTP/1.1 has words without a
-        meaning for that; what meets them on the other side, if nobody does, is the connection's end.
+        meaning for that, and a stream of events has; what meets them on the other side, if nobody does, is the
+        connection's end.
         """
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.response_complete:
@@ -196,8 +201,12 @@ class PatientProtocol(HttpToolsProtocol):
         return True
 
     def _probe(self, cycle: RequestResponseCycle) -> None:
-        if not cycle.response_started and not cycle.disconnected and not self.transport.is_closing():
+        if cycle.disconnected or cycle.response_complete or self.transport.is_closing():
+            return
+        if not cycle.response_started:
             self.transport.write_now(_PROBE)  # type: ignore[attr-defined]  # ours, see connection_made
+        elif not self.flow.write_paused and (aside := self._client.aside()):
+            self.transport.write(b"%x\r\n%b\r\n" % (len(aside), aside))
 
     def _refuse(self, status: bytes, message: bytes, code: bytes) -> None:
         self._arrived()

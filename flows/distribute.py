@@ -54,7 +54,9 @@ def in_parts(spread: Spread, request: dict[str, Json], entry: ModelEntry, cut: C
     if not is_worth_splitting(spread.count(request), entry, spread.least):
         return None
     sites = cut.sites(entry)
-    return spread.plan(request, entry, _as_before(cut.sizes, sites) if cut.sizes else sites)
+    if not cut.sizes:
+        return spread.plan(request, entry, sites)
+    return spread.plan(request, _allowing(entry, len(cut.sizes)), _as_before(cut.sizes, sites))
 
 
 class Share(NamedTuple):
@@ -111,6 +113,12 @@ def part_steps(
 def merge_step(task: TaskName, inputs: dict[str, Json], before: Sequence[Step]) -> Step:
     """The step that puts the parts together: it reads the split, and each part under its name."""
     return Step(StepId("merge"), task, inputs, {step.id: step.id for step in before})
+
+
+def _allowing(entry: ModelEntry, parts: int) -> ModelEntry:
+    """The model for so many parts: there may have been more than sites, each large one in several."""
+    most = max(parts, entry.distribute.max_parts)
+    return entry.model_copy(update={"distribute": entry.distribute.model_copy(update={"max_parts": most})})
 
 
 def _as_before(sizes: Sequence[int], sites: Sequence[Site]) -> tuple[Site, ...]:

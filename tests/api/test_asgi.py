@@ -224,6 +224,15 @@ async def test_a_stream_is_finished_however_its_last_event_is_cut(end: bytes, si
     assert not stream.finished
 
 
+async def test_a_comment_finds_room_between_two_events_only() -> None:
+    server = Server()
+    stream = EventStream(server.exchange, list)
+    assert server.client.aside() == b""
+    for data, aside in ((b"data: 1\n\n", b":\n\n"), (b"data: {", b""), (b"}", b""), (b"\n", b""), (b"\n", b":\n\n")):
+        await stream.write(data)
+        assert server.client.aside() == aside
+
+
 async def test_a_watch_ends_with_its_block() -> None:
     """The same connection's next request, or nobody, is cancelled."""
     client = Client()

@@ -333,17 +333,21 @@ async def test_who_ends_its_side_after_two_requests_gets_both_answers() -> None:
     assert got.endswith(b"/b ")
 
 
-async def test_who_leaves_altogether_is_noticed_though_it_looks_the_same_at_first() -> None:
+@pytest.mark.parametrize("body_bytes", [0, 100_000])
+async def test_who_leaves_altogether_is_noticed_though_it_looks_the_same_at_first(body_bytes: int) -> None:
     left = asyncio.Event()
 
     async def hang(scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         exchange.client.left = left.set
+        await exchange.body(2**20)
         await asyncio.wait_for(left.wait(), 5)
 
     async with served(hang) as server:
         _reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(GET)
+        writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % body_bytes)
+        await asyncio.sleep(0.05)
+        writer.write(bytes(body_bytes))
         await asyncio.sleep(0.05)
         writer.close()
         await writer.wait_closed()
