@@ -53,7 +53,7 @@ class App:
         reading = RESOURCES["ocr"]
         self._hot |= {("POST", path): OcrEndpoint(services, reading, batch=batch) for path, batch in READS.items()}
         drawing = RESOURCES["images"]
-        self._hot |= {("POST", path): ImagesEndpoint(services, drawing, edit=edit) for path, edit in DRAWS.items()}
+        self._hot |= {("POST", path): ImagesEndpoint(services, drawing, task) for path, task in DRAWS.items()}
         self._hot["POST", FILMS] = VideoEndpoint(services, RESOURCES["video"])
         self._hot["POST", SPEAKS] = SpeechEndpoint(services, RESOURCES["speech"])
         self._services = services

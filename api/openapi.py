@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from api.media import lora_intake
-from api.media.images import DRAWS
+from api.media.images import DRAWS, PICTURES
 from api.media.ocr import READS
 from api.media.video import PATH as FILMS
 from api.openai.audio import SOUNDS
@@ -32,6 +32,7 @@ _SUMMARIES = {
     "translate": "The text of a recording, in English",
     "images": "Make images of a text",
     "images_edit": "Make images of an image and a text, perhaps within a mask",
+    "images_variation": "Make images that are like an image",
     "video": "Make videos of a text, perhaps from an image",
     "ocr": "Read a document: an image or a PDF",
     "ocr_batch": "Read several documents; each has its own answer or error",
@@ -69,9 +70,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         operation = _operation("ocr_batch" if batch else "ocr", _placed(shapes, schema))
         operation["requestBody"]["content"]["multipart/form-data"] = {"schema": _form(schema, batch=batch)}
         made["paths"][path] = {"post": operation}
-    for path, edit in DRAWS.items():
-        name, pictures = ("images_edit", ("image", "mask")) if edit else ("images", ())
-        made["paths"][path] = {"post": _making(shapes, name, images.SHAPES[edit], pictures)}
+    for path, drawing in DRAWS.items():
+        name = "images" if drawing == "generate" else f"images_{drawing}"
+        made["paths"][path] = {"post": _making(shapes, name, images.SHAPES[drawing], PICTURES[drawing])}
     made["paths"][FILMS] = {"post": _making(shapes, "video", video.SHAPE, ("image",))}
     schema = speech.SHAPE.json_schema(ref_template="#/components/schemas/{model}")
     spoken = _operation("speech", _placed(shapes, schema))
@@ -79,7 +80,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     made["paths"][SPEAKS] = {"post": spoken}
     for path, task in SOUNDS.items():
         operation = _operation(task, "")
-        operation["requestBody"]["content"] = {"multipart/form-data": {"schema": form_schema()}}
+        operation["requestBody"]["content"] = {"multipart/form-data": {"schema": form_schema(task)}}
         operation["responses"]["200"]["content"]["text/plain"] = {}
         made["paths"][path] = {"post": operation}
     for path, operation in (operations() | lora_intake.operations()).items():
@@ -136,7 +137,7 @@ def _operation(name: str, body: str) -> dict[str, Any]:
         status: {"description": text, "content": {"application/json": {}}} for status, text in _SHARED_ANSWERS.items()
     }
     content: dict[str, Any] = {"application/json": {}}
-    if name in ("chat", "completions", "responses"):
+    if name in ("chat", "completions", "responses", "images", "images_edit", "transcribe"):
         content["text/event-stream"] = {}
     answers["200"] = {"description": "The answer, in OpenAI's shape.", "content": content}
     return {

@@ -2,6 +2,8 @@
 
     split  →  part-1 … part-n  →  merge
 
+Those of a stream are one step: they come in order, each when it is drawn.
+
 How the images are cut does not depend on the cluster, so that a retry draws only those that are missing. Every engine
 that is to take part has its first image planned for it; each further one goes to whoever is free first, which no
 forecast of their speeds could better. Only where the model says which engines may take part is all of it planned.
@@ -22,6 +24,8 @@ LEAST: Final = 2
 DRAW: Final = TaskName("draw_images")
 DRAW_FAR: Final = TaskName("draw_far")
 COLLECT: Final = TaskName("collect_images")
+STREAM: Final = TaskName("stream_images")
+STREAM_FAR: Final = TaskName("stream_far")
 _OF_EACH: Final = (
     "prompt",
     "negative_prompt",
@@ -35,6 +39,7 @@ _OF_EACH: Final = (
     "quality",
 )
 """What of a request an engine is told of each image."""
+_OF_A_STREAM: Final = ("events", "partial_images")
 
 
 def plan_images(request: dict[str, Json], entry: ModelEntry, _affinity_key: str | None = None) -> Plan:
@@ -42,10 +47,15 @@ def plan_images(request: dict[str, Json], entry: ModelEntry, _affinity_key: str 
     output_format, quality}` and what else the client has set, checked; `image` and `mask` are `{blob}`.
 
     For a far service `{task, n, seed, asked, response_format}`: `asked` is what it is sent, and the seed is None if the
-    client set none.
+    client set none. Of a stream there is `events`, and for an engine of ours `partial_images`.
     """
     count = count_images(request)
     inputs = _inputs(request, 0, count)
+    if "events" in request:
+        told: dict[str, Json] = {name: request[name] for name in _OF_A_STREAM if name in request}
+        task = STREAM_FAR if entry.format is ModelFormat.SERVICE else STREAM
+        demand = Demand(entry.name, Capability.IMAGES)
+        return Plan("images", entry.name, (Step(StepId("draw"), task, inputs | told, demand=demand),))
     draw = Step(StepId("draw"), _task(entry), inputs, demand=Demand(entry.name, Capability.IMAGES), items=count)
     merge = Step(StepId("merge"), COLLECT, _answer(request), {"part-1": draw.id})
     return Plan("images", entry.name, (draw, merge))

@@ -3,6 +3,7 @@
 The parts' sizes are counted in characters: how long a sentence takes goes with its length.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -29,6 +30,14 @@ of it. OpenAI takes no longer ones."""
 SENTENCE_CHARS: Final = 300
 """A longer sentence is cut where one would draw breath."""
 _WINDOW_CHARS: Final = 1024
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_WORD: Final = re.compile(r"[^\W_]")
+_QUOTES: Final = '"`«»‹›“”„‟‘‚‛「」『』〝〞〟｢｣《》〈〉＂＇'
+_UNQUOTED: Final = dict.fromkeys(map(ord, _QUOTES))
+_MOST_QUOTES: Final = 1 / 12
+"""Of a text's characters. Where there are more, they are left out: they are not spoken."""
+_MOST_SENTENCES: Final = 20_000
+"""What of a text comes after so many is cut by its length alone."""
 _USUAL_CHARS: Final = 60
 """Of a sentence."""
 _BREATHS: Final = (",;:—–)，、；：", " ")
@@ -37,12 +46,12 @@ FLOWING: Final = frozenset({"mp3", "opus", "aac", "pcm"})
 
 
 def plan_speech(request: dict[str, Json], entry: ModelEntry, _affinity_key: str | None = None) -> Plan:
-    """`request` is OpenAI's body, checked."""
+    """`request` is OpenAI's body, checked; unless a far service is to speak, `sentences` are those of its input."""
     demand = Demand(entry.name, Capability.TTS)
     if entry.format is ModelFormat.SERVICE:
         step = Step(StepId("speak"), SPEAK_FAR, {"request": request}, demand=demand)
         return Plan("speech", entry.name, (step,))
-    spoken = sentences(str(request["input"]))
+    spoken = _spoken(request)
     parts = cut(spoken, _small([_chars(spoken)]))
     if len(parts) == 1 or request.get("stream_format") is not None:
         streamed: dict[str, Json] = {"format": form_of(request), "stream": _stream_of(request)}
@@ -57,7 +66,7 @@ def plan_speech(request: dict[str, Json], entry: ModelEntry, _affinity_key: str 
 
 def spread_speech(request: dict[str, Json], entry: ModelEntry, sites: Sequence[Site]) -> Plan | None:
     """The same request in parts, one an engine or more; None if it is better not spread."""
-    spoken = sentences(str(request["input"]))
+    spoken = _spoken(request)
     if not is_worth_splitting(len(spoken), entry, LEAST):
         return None
     given = shares(_chars(spoken), _in_chars(entry, _chars(spoken)), sites, LEAST)
@@ -71,7 +80,7 @@ def spread_speech(request: dict[str, Json], entry: ModelEntry, sites: Sequence[S
 
 def count_sentences(request: dict[str, Json]) -> int:
     """How many sentences a checked request has."""
-    return len(sentences(str(request["input"])))
+    return len(_spoken(request))
 
 
 SPREAD_SPEECH: Final = Spread(count_sentences, LEAST, spread_speech)
@@ -79,11 +88,8 @@ SPREAD_SPEECH: Final = Spread(count_sentences, LEAST, spread_speech)
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text that have something to be spoken in them, none long, without control characters."""
-    plain = "".join(
-        " " if unicodedata.category(letter) in ("Cc", "Cs") and letter != "\n" else letter for letter in text
-    )
     found: list[str] = []
-    for sentence in _segmented(plain):
+    for sentence in _segmented(_CONTROL.sub(" ", text)):
         found += [part for part in _breathed(" ".join(sentence.split())) if is_speakable(part)]
     return found
 
@@ -91,9 +97,11 @@ def sentences(text: str) -> list[str]:
 def _segmented(text: str) -> Iterator[str]:
     """The text's sentences, looked for in a little of it at a time: the search for the end of each quotation goes to
     the end of what it is given, so that of a long text it could take minutes."""
-    rest = ""
+    rest, count = "", 0
     for at in range(0, len(text), _WINDOW_CHARS):
-        *whole, rest = segment("en", rest + text[at : at + _WINDOW_CHARS]) or [""]
+        window = rest + text[at : at + _WINDOW_CHARS]
+        *whole, rest = _sentences_in(window) if count < _MOST_SENTENCES else [window]
+        count += len(whole)
         yield from whole
         if len(rest) > _WINDOW_CHARS:  # no sentence any more; it is cut up in any case
             yield rest
@@ -101,9 +109,16 @@ def _segmented(text: str) -> Iterator[str]:
     yield rest
 
 
+def _sentences_in(window: str) -> list[str]:
+    """The sentences of a little text, the last one perhaps not whole."""
+    if sum(map(window.count, _QUOTES)) > _MOST_QUOTES * len(window):
+        window = window.translate(_UNQUOTED)
+    return segment("en", window) or [""]
+
+
 def is_speakable(text: str) -> bool:
     """Whether there is a letter, a digit or a symbol in it, such as an emoji; marks of punctuation are not spoken."""
-    return any(unicodedata.category(letter)[0] in "LNS" for letter in text)
+    return _WORD.search(text) is not None or any(unicodedata.category(letter)[0] in "LNS" for letter in text)
 
 
 def form_of(request: dict[str, Json]) -> str:
@@ -165,6 +180,12 @@ def _in_chars(entry: ModelEntry, chars: int) -> ModelEntry:
     """The model with its limit of sentences as one of characters: of few short sentences all are."""
     least = min(chars, (entry.distribute.min_items or LEAST) * _USUAL_CHARS)
     return entry.model_copy(update={"distribute": entry.distribute.model_copy(update={"min_items": max(2, least)})})
+
+
+def _spoken(request: dict[str, Json]) -> list[str]:
+    found = request["sentences"]
+    assert isinstance(found, list)
+    return [str(each) for each in found]
 
 
 def _inputs(request: dict[str, Json], part: Sequence[str]) -> dict[str, Json]:

@@ -5,7 +5,8 @@ A long one is cut where nobody speaks, and each part is heard by an engine of it
     split  →  part-1 … part-k  →  merge  →  write
 
 Where the cuts are shows only when the recording has been listened to: the plan gives each part its share of the time,
-the split makes of it the windows that the part gets, which may be none.
+the split makes of it the windows that the part gets, which may be none. A transcript that is streamed comes from one
+engine, in one step.
 """
 
 import math
@@ -23,6 +24,7 @@ LEAST_S: Final = 60
 """A recording of fewer seconds is not split, unless the model says otherwise: an item is a second."""
 TRANSCRIBE: Final = TaskName("transcribe")
 CUT: Final = TaskName("cut_recording")
+STREAM: Final = TaskName("stream_transcript")
 TRANSCRIBE_PART: Final = TaskName("transcribe_part")
 MERGE: Final = TaskName("merge_transcripts")
 WRITE: Final = TaskName("write_transcript")
@@ -32,14 +34,18 @@ _PLAIN: Final = ("json", "text")
 
 def plan_transcription(request: dict[str, Json], entry: ModelEntry, _affinity_key: str | None = None) -> Plan:
     """`request`: `{task, file: {blob, name, media_type, bytes, seconds}, response_format, language, prompt,
-    temperature, timestamp_granularities}`, checked; `seconds` may be missing, as the recording's length then is."""
+    temperature, timestamp_granularities, stream}`, checked; `seconds` may be missing, as the recording's length then
+    is."""
+    stream = request.get("stream") is True
     hear = Step(
         StepId("transcribe"),
-        TRANSCRIBE,
+        STREAM if stream else TRANSCRIBE,
         _heard(request, entry),
         demand=Demand(entry.name, Capability.STT),
         items=count_seconds(request),
     )
+    if stream:
+        return Plan("transcription", entry.name, (hear,))
     return Plan("transcription", entry.name, (hear, _write(request, hear)))
 
 
@@ -106,4 +112,5 @@ def _fields(request: dict[str, Json], entry: ModelEntry, form: str, granularitie
     pairs += [(name, request.get(name)) for name in ("language", "prompt", "temperature")]
     if not plain:
         pairs += [("timestamp_granularities[]", each) for each in dict.fromkeys([*map(str, granularities), "segment"])]
+    pairs += [("stream", "true")] if request.get("stream") is True else []
     return [[name, str(value)] for name, value in pairs if value is not None]

@@ -43,13 +43,17 @@ async def ask(call: TaskCall, fields: Sequence[Json], part: FilePart) -> dict[st
         UpstreamRefused: the request is wrong, in the engine's eyes.
     """
     path, engine = str(call.inputs["path"]), call.leased()
-    pairs = [("model", engine.entry.served_model or engine.entry.name)]
-    pairs += [(str(pair[0]), str(pair[1])) for pair in fields if isinstance(pair, list)]
-    status, body = await call.transport.upload(engine, path, pairs, part, mark=call.mark)
+    status, body = await call.transport.upload(engine, path, asked(engine, fields), part, mark=call.mark)
     answer = answered(engine, path, status, body)
     if not isinstance(answer.get("text"), str):
         raise EngineFailed(f"{engine.id} did not answer with a text")
     return answer
+
+
+def asked(engine: Engine, fields: Sequence[Json]) -> list[tuple[str, str]]:
+    """A form's fields with the model's name as the engine knows it."""
+    pairs = [("model", engine.entry.served_model or engine.entry.name)]
+    return pairs + [(str(pair[0]), str(pair[1])) for pair in fields if isinstance(pair, list)]
 
 
 def answered(engine: Engine, path: str, status: int, body: bytes) -> dict[str, Json]:

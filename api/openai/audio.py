@@ -61,6 +61,8 @@ class _Visit(MediaVisit):
             "bytes": incoming.size_bytes,
         }
         body = body_of(form, self._task, file)
+        if body.get("stream") is True:  # it is not split, however long it is
+            return body
         seconds = await self._lengths.of(file, body.get("model"), job=self._job)
         return body if seconds is None else body | {"file": {**file, "seconds": seconds}}
 

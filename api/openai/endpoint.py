@@ -37,6 +37,8 @@ _STREAMING = frozenset({"stream", "stream_format", "stream_options"})
 
 Check = Callable[[dict[str, Json], ModelEntry], Checked]
 Planner = Callable[[dict[str, Json], ModelEntry, str | None], Plan]
+Begin = Callable[[Services, Exchange, Key, dict[str, Json], Plan], Awaitable[RunId]]
+"""Begins what a checked request asks for in the background, and answers; gives its run."""
 
 
 class Memory(NamedTuple):
@@ -62,6 +64,8 @@ class Resource:
     """Where requests refer to earlier ones."""
     counted: str | None = None
     """What its requests are counted as, if not as their kind."""
+    begin: Begin | None = None
+    """Where a request may ask to be done in the background."""
 
     async def recalled(self, database: Database, key: Key, body: dict[str, Json], entry: ModelEntry) -> dict[str, Json]:
         """The request with what is stored of those before it.
@@ -72,9 +76,21 @@ class Resource:
         return body if self.memory is None else await self.memory.recall(database, key, body, entry)
 
     def as_job(self, body: dict[str, Json]) -> dict[str, Json]:
-        """The request without what a job's answer, which is fetched from its run, cannot have: a stream, a store."""
+        """The request without what a job's answer, which is fetched from its run, cannot have: a stream, a store.
+
+        Raises:
+            InvalidRequest: it asks to be done in the background, which it is.
+        """
+        if self.in_background(body):
+            raise InvalidRequest(
+                "this request is carried out in the background as it is: leave out 'background'", param="background"
+            )
         whole = {name: value for name, value in body.items() if name not in _STREAMING}
         return whole if self.memory is None else whole | {"store": False}
+
+    def in_background(self, body: dict[str, Json]) -> bool:
+        """Whether the request asks to be done in the background."""
+        return self.begin is not None and body.get("background") is True
 
     def delivery(self, database: Database, key: Key, body: dict[str, Json]) -> Delivery:
         """How the answer of a checked request reaches its client."""
@@ -154,7 +170,11 @@ class Endpoint:
                 cut=Cut(services.sites),
             )
             lane = exchange.header(LANE)
-            if lane is not None and is_job(lane):
+            job = lane is not None and is_job(lane)
+            if self._resource.begin is not None and self._resource.in_background(body):
+                account.run = await self._resource.begin(services, exchange, key, body, plan)
+                return
+            if job:
                 account.run = await submit(services, exchange, Job(plan.flow, entry.name, key.name, body, stream))
                 return
             delivery = self._delivery(exchange, key, body)

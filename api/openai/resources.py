@@ -6,6 +6,7 @@ from pydantic import TypeAdapter
 
 from api.openai.endpoint import Checked, Resource
 from api.openai.responses import mapping as responses
+from api.openai.responses.background import begin
 from api.openai.responses.memory import MEMORY, RECALLED
 from api.openai.responses.schema import ResponsesBody
 from api.openai.responses.schema import check as check_response
@@ -16,7 +17,7 @@ from flows.images import SPREAD_IMAGES, plan_images
 from flows.ocr import SPREAD_OCR, plan_ocr
 from flows.rerank import SPREAD_RERANK, plan_rerank
 from flows.responses import plan_input_tokens, plan_responses
-from flows.speech import SPREAD_SPEECH, plan_speech
+from flows.speech import SPREAD_SPEECH, plan_speech, sentences
 from flows.transcription import SPREAD_TRANSCRIPTION, plan_transcription
 from flows.video import SPREAD_VIDEO, plan_video
 from infra.types import Json
@@ -61,18 +62,21 @@ def _input_tokens(body: Body, entry: ModelEntry) -> Checked:
     check_response(body, far=far)
     # Of a far service the response itself is asked about, its conversation in it; of an engine the chat that it is.
     asked: Body = {
-        name: value for name, value in body.items() if name not in ("previous_response_id", "store", "stream")
+        name: value
+        for name, value in body.items()
+        if name not in ("previous_response_id", "store", "stream", "background")
     }
     return Checked({"request": asked if far else responses.chat_of(asked)})
 
 
 def _transcription(body: Body, _entry: ModelEntry) -> Checked:
-    return Checked(audio.normal(body))
+    return Checked(audio.normal(body), body.get("stream") is True)
 
 
 def _speech(body: Body, entry: ModelEntry) -> Checked:
     speech.check(body, unknown_fields=_far(entry))
-    return Checked(body, body.get("stream_format") is not None)
+    made = body if _far(entry) else body | {"sentences": list[Json](sentences(str(body["input"])))}
+    return Checked(made, body.get("stream_format") is not None)
 
 
 def _ocr(body: Body, _entry: ModelEntry) -> Checked:
@@ -80,7 +84,8 @@ def _ocr(body: Body, _entry: ModelEntry) -> Checked:
 
 
 def _images(body: Body, entry: ModelEntry) -> Checked:
-    return Checked(far_files.far_images(body) if _far(entry) else images.normal(body))
+    checked = far_files.far_images(body) if _far(entry) else images.normal(body)
+    return Checked(checked, "events" in checked)
 
 
 def _video(body: Body, entry: ModelEntry) -> Checked:
@@ -91,7 +96,13 @@ RESOURCES: dict[str, Resource] = {
     "chat": Resource(Capability.CHAT, _chat, plan_chat, chat.opening),
     "completions": Resource(Capability.COMPLETIONS, _completions, plan_completions, completions.opening),
     "responses": Resource(
-        Capability.CHAT, _responses, plan_responses, responses.opening, memory=MEMORY, counted="responses"
+        Capability.CHAT,
+        _responses,
+        plan_responses,
+        responses.opening,
+        memory=MEMORY,
+        counted="responses",
+        begin=begin,
     ),
     "input_tokens": Resource(
         Capability.CHAT, _input_tokens, plan_input_tokens, memory=RECALLED, counted="input_tokens"

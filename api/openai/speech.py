@@ -35,6 +35,10 @@ class SoundStream(EventStream):
         """See `EventStream.head`."""
         return [(b"content-type", self._media_type)]
 
+    def aside(self) -> bytes:
+        """Nothing: each byte is heard."""
+        return b""
+
     async def tell(self, _error: Exception) -> None:
         """The file will not be whole."""
         self._broken = True

@@ -12,7 +12,7 @@ from flows.plan import Plan
 from infra.types import EngineId, Json, PoolId
 from tests.fakes import make_entry
 from workers.sites import Site
-from workers.types import Capability, Distribute, ModelFormat
+from workers.types import Capability, Distribute, ModelEntry, ModelFormat
 
 ENTRY = make_entry("sd", format=ModelFormat.DIFFUSERS, capabilities=(Capability.IMAGES,))
 REF = f"sha256:{7:064x}"
@@ -104,6 +104,19 @@ def test_a_far_service_is_asked_what_the_client_has_said(
     assert [step.inputs for step in drawing] == [{**fixed, "seeds": each} for each in wanted]
     assert {step.task for step in drawing} == {"draw_far"}
     assert plan.steps[-1].inputs == {"response_format": "url"}
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("entry", [ENTRY, FAR])
+def test_a_stream_is_one_step(entry: ModelEntry) -> None:
+    events: Json = {"type": "image_generation", "quality": "auto", "background": "auto"}
+    far = entry is FAR
+    request = FAR_REQUEST | {"events": events} if far else request_of(3, events=events, partial_images=2)
+    (step,) = (plan := plan_images(request, entry)).steps
+    assert (step.task, step.items) == ("stream_far" if far else "stream_images", 0)  # its reader may be slow
+    assert step.inputs["events"] == events
+    assert step.inputs.get("partial_images") == (None if far else 2)
+    assert step.inputs["seeds"] == ([None] * 3 if far else [100, 101, 102])
     assert Plan.from_json(plan.to_json()) == plan
 
 

@@ -52,6 +52,15 @@ def test_what_the_engine_is_asked(request_: dict[str, Json], entry: dict[str, An
     assert Plan.from_json(plan.to_json()) == plan
 
 
+@pytest.mark.parametrize(("entry", "asked"), [({}, "verbose_json"), (FAR, "json")])
+def test_a_stream_is_one_step(entry: dict[str, Any], asked: str) -> None:
+    plan = plan_transcription(BASE | {"stream": True}, make_entry(capabilities=(Capability.STT,), **entry))
+    (step,) = plan.steps
+    assert (step.task, step.inputs["file"]) == ("stream_transcript", FILE)
+    assert step.inputs["fields"] == [["response_format", asked], ["stream", "true"]]
+    assert Plan.from_json(plan.to_json()) == plan
+
+
 def test_a_translation_has_a_path_of_its_own() -> None:
     plan = plan_transcription(BASE | {"task": "translate"}, make_entry(capabilities=(Capability.STT,)))
     assert plan.steps[0].inputs["path"] == "/audio/translations"

@@ -13,7 +13,7 @@ MODEL = "tiny-sd"
 PROMPT = "a lighthouse in the fog"
 ASK: dict[str, Any] = {"model": MODEL, "prompt": PROMPT, "size": "64x64"}
 SEED, STEPS = 41, 3
-_SIZE = {"width": 64, "height": 64}
+_SIZE: dict[str, Any] = {"width": 64, "height": 64}
 
 
 def row(folder: Path) -> str:
@@ -29,27 +29,32 @@ class Direct:
 
     def __init__(self, folder: Path) -> None:
         import torch
-        from diffusers import AutoPipelineForInpainting, AutoPipelineForText2Image
+        from diffusers import AutoPipelineForImage2Image, AutoPipelineForInpainting, AutoPipelineForText2Image
 
         torch.set_num_threads(1)
         self._text = AutoPipelineForText2Image.from_pretrained(folder)
         self._masked = AutoPipelineForInpainting.from_pipe(self._text)
+        self._varied = AutoPipelineForImage2Image.from_pipe(self._text)
 
     def text(self, seed: int) -> bytes:
         """An image of the prompt."""
-        return _drawn(self._text, seed)
+        return _drawn(self._text, seed, **_SIZE)
 
     def masked(self, seed: int, image: Image.Image, mask: Image.Image, strength: float) -> bytes:
         """… within the mask, which is white there."""
-        return _drawn(self._masked, seed, image=image, mask_image=mask, strength=strength)
+        return _drawn(self._masked, seed, image=image, mask_image=mask, strength=strength, **_SIZE)
+
+    def varied(self, seed: int, image: Image.Image) -> bytes:
+        """… that is like an image, without a prompt."""
+        return _drawn(self._varied, seed, image=image, prompt="")
 
 
-def _drawn(pipe: Any, seed: int, **more: Any) -> bytes:
+def _drawn(pipe: Any, seed: int, prompt: str = PROMPT, **more: Any) -> bytes:
     import torch
 
     pipe.set_progress_bar_config(disable=True)
     generator = torch.Generator("cpu").manual_seed(seed)
-    drawn: Image.Image = pipe(prompt=PROMPT, num_inference_steps=STEPS, generator=generator, **_SIZE, **more).images[0]
+    drawn: Image.Image = pipe(prompt=prompt, num_inference_steps=STEPS, generator=generator, **more).images[0]
     return drawn.tobytes()
 
 

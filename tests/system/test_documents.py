@@ -91,6 +91,7 @@ def type_in(program: list[str], folder: Path, served: Product) -> subprocess.Com
     )
 
 
+@pytest.mark.timeout(300)  # some pages load models of torch, in two processes
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_works_when_it_is_followed(page: str, reader: Product, tmp_path: Path) -> None:
     """All its commands, in order, as a reader types them who comes from nowhere else."""

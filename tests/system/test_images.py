@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from openai import APIError
 from PIL import Image
 
 from tests.pictures import encoded, gradient, left_half, pixels
@@ -74,9 +75,8 @@ def test_a_file_has_an_address_that_needs_no_key(served: Product, direct: Direct
     bare = item["url"].partition("?")[0]
     assert httpx2.get(bare, timeout=10).status_code == 401
     assert httpx2.get(bare, headers=served.headers(), timeout=10).content == fetched.content
-    other = served.told("tokens", "create", "other", "--scope", "user").strip()
-    statuses = (httpx2.get(bare, headers=served.headers(other), timeout=10).status_code for _ in range(1000))
-    eventually(lambda: next(statuses) == 404, 5, what=lambda: "another key may have it")
+    other = served.headers(served.new_key("other"))
+    assert httpx2.get(bare, headers=other, timeout=10).status_code == 404
     again = good(served.post("/v1/images/generations", ASK | {"seed": SEED, "steps": STEPS}))
     assert again["data"][0]["url"].partition("?")[0] == bare  # the same bytes are not kept twice
 
@@ -102,6 +102,68 @@ def test_an_edit_within_a_mask(served: Product, direct: Direct) -> None:
     )
     assert answer.data is not None
     assert decoded(answer.data[0]) == direct.masked(SEED, gradient(), left_half(), strength=0.8)
+
+
+def test_a_stream_ends_with_what_is_drawn_without_one(served: Product, direct: Direct) -> None:
+    stream = served.client().images.generate(
+        model=MODEL,
+        prompt=PROMPT,
+        n=2,
+        size="64x64",
+        stream=True,
+        partial_images=2,
+        extra_body={"seed": SEED, "steps": STEPS},
+    )
+    events = list(stream)
+    kinds = ["partial_image", "partial_image", "completed"] * 2
+    assert [event.type for event in events] == [f"image_generation.{kind}" for kind in kinds]
+    assert {event.size for event in events} == {"64x64"}
+    finished = [event for event in events if event.type == "image_generation.completed"]
+    assert [decoded(event) for event in finished] == [direct.text(SEED + index) for index in range(2)]
+    assert len({decoded(event) for event in events}) == 6
+
+
+def test_a_stream_of_an_edit(served: Product, direct: Direct) -> None:
+    stream = served.client().images.edit(
+        model=MODEL,
+        image=("in.png", encoded(gradient())),
+        mask=("mask.png", encoded(left_half())),
+        prompt=PROMPT,
+        stream=True,
+        extra_body={"seed": str(SEED), "steps": str(STEPS), "strength": "0.8"},
+    )
+    (event,) = stream
+    assert event.type == "image_edit.completed"
+    assert decoded(event) == direct.masked(SEED, gradient(), left_half(), strength=0.8)
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+def test_variations_of_an_image(served: Product, direct: Direct) -> None:
+    answer = served.client().images.create_variation(
+        model=MODEL,
+        image=("in.png", encoded(gradient())),
+        n=2,
+        response_format="b64_json",
+        extra_body={"seed": str(SEED), "steps": str(STEPS)},
+    )
+    assert answer.data is not None
+    assert [decoded(item) for item in answer.data] == [direct.varied(SEED + index, gradient()) for index in range(2)]
+
+
+def test_an_engine_is_killed_in_a_stream_and_a_client_leaves_one(served: Product) -> None:
+    asked: dict[str, Any] = {"model": MODEL, "prompt": PROMPT, "size": "64x64", "n": 10, "stream": True}
+    asked |= {"partial_images": 3, "extra_body": {"seed": SEED, "steps": 25}}
+    stream = served.client().images.generate(**asked)
+    next(iter(stream))
+    os.kill(served.engine_pid(MODEL), signal.SIGKILL)
+    with pytest.raises(APIError, match="broke off its answer"):
+        list(stream)
+    stream = served.client().images.generate(**asked)
+    next(iter(stream))
+    assert served.engines()[MODEL]["in_flight"] == 1
+    stream.close()
+    eventually(lambda: not served.engines()[MODEL]["in_flight"], 5, what=lambda: served.log)
+    good(served.post("/v1/images/generations", ASK | {"steps": 1}))
 
 
 def test_an_engine_is_killed_in_the_middle(served: Product) -> None:

@@ -8,6 +8,8 @@ import pytest
 from tests.system.conftest import MakeProduct, end
 from tests.system.flow_api import FlowApi
 from tests.system.product import Product, eventually
+from tests.system.retries import fail_the_other_parts, kept_steps, retried
+from tests.system.speech import TEXT
 from workers.engine.piper.install import COMMAND, piper_folder
 
 VOICE = "piper-en-us-joe"
@@ -80,3 +82,18 @@ def test_without_piper_the_command_is_named_and_helps(make_product: MakeProduct,
     assert spoken is not None
     assert spoken.content.startswith(b"RIFF")
     end(served)
+
+
+@pytest.mark.timeout(300)  # engines are killed, and come back
+def test_a_retry_says_only_the_parts_that_had_not_succeeded(served: Product) -> None:
+    text = f"{TEXT} " * 7
+    whole = post(served, text, speed=4)
+    assert whole.status_code == 200, whole.text
+    run = post(served, text, job=True, speed=4).json()["id"]
+    done = fail_the_other_parts(served, run, VOICE)
+    assert done in ({"part-1"}, {"part-2"})
+    states = retried(served, run)
+    assert set(states) == {"part-1", "part-2", "merge"}
+    assert {name for name, seen in states.items() if "Kept" in seen} == done
+    assert answer_of(served, run).content == whole.content
+    assert not kept_steps(served, run)

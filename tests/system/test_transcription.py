@@ -2,6 +2,7 @@
 
 import io
 import subprocess
+import time
 import wave
 
 import httpx2
@@ -9,8 +10,8 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 from infra.ffmpeg import ffmpeg
-from tests.system.product import CHAT, Product
-from tests.system.speech import RECORDING, SENTENCES, word_error_rate, words
+from tests.system.product import CHAT, Product, eventually
+from tests.system.speech import RECORDING, SENTENCES, recording, word_error_rate, words
 
 WHISPER = "whisper-base"
 
@@ -148,7 +149,7 @@ def test_hours_of_silence_in_a_small_file(client: OpenAI) -> None:
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": "7"}, "temperature"),
         ({"timestamp_granularities[]": "syllable"}, "timestamp_granularities.0"),
-        ({"stream": "true"}, "stream"),
+        ({"stream": "true", "response_format": "srt"}, "response_format"),
         ({"voice": "alloy"}, "voice"),
     ],
 )
@@ -182,3 +183,30 @@ def test_a_form_without_a_file_and_one_without_a_key(product: Product) -> None:
 def test_the_model_says_what_it_does(client: OpenAI) -> None:
     models = {model.id: model for model in client.models.list()}
     assert models[WHISPER].model_dump()["capabilities"] == ["stt"]
+
+
+def test_a_stream_is_the_same_text_piece_by_piece(client: OpenAI) -> None:
+    whole = client.audio.transcriptions.create(model=WHISPER, file=RECORDING, language="en")
+    began_s, deltas, at_s = time.monotonic(), [], []
+    for event in client.audio.transcriptions.create(model=WHISPER, file=RECORDING, language="en", stream=True):
+        if event.type == "transcript.text.delta":
+            deltas.append(event.delta)
+            at_s.append(time.monotonic() - began_s)
+        else:
+            assert event.type == "transcript.text.done"
+            assert event.text == whole.text
+            assert event.usage is not None
+            assert event.usage.total_tokens > event.usage.input_tokens > 37 * 50
+    assert "".join(deltas) == whole.text
+    assert len(deltas) > 3
+    assert at_s[0] < 0.8 * (time.monotonic() - began_s), "the first words come before the last are heard"
+
+
+def test_a_client_that_leaves_a_stream_frees_the_engine(client: OpenAI, product: Product) -> None:
+    stream = client.audio.transcriptions.create(model=WHISPER, file=("talk.mp3", recording(300)), stream=True)
+    assert next(iter(stream)).type == "transcript.text.delta"
+    assert product.engines()[WHISPER]["in_flight"] == 1
+    stream.response.close()
+    eventually(lambda: not product.engines()[WHISPER]["in_flight"], 2, what=lambda: str(product.engines()[WHISPER]))
+    answer = client.audio.transcriptions.create(model=WHISPER, file=("a.wav", silence(1)))
+    assert answer.text == ""

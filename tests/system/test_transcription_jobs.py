@@ -6,18 +6,27 @@ import httpx2
 import pytest
 
 from tests.system.conftest import MakeProduct
+from tests.system.engines import busy, two_cards
 from tests.system.flow_api import FlowApi
 from tests.system.product import Product, eventually
+from tests.system.retries import fail_the_other_parts, kept_steps, kill_busy, retried
 from tests.system.speech import RECORDING, word_error_rate
+from workers.packaged.catalogue import model_named, served_path
 
 WHISPER = "whisper-base"
 SOUND = RECORDING.read_bytes()
+SPREAD = (
+    '[[model]]\nname = "spread"\npath = "{path}"\nformat = "whisper"\ncapabilities = ["stt"]\nmax_instances = 2\n'
+    "distribute = {{ min_items = 2, chunk_seconds = 15 }}\n"
+)
 
 
 @pytest.fixture(scope="module")
 def served(make_product: MakeProduct) -> Product:
-    product = make_product(settings={"FLOWS__SERVER": "child"})
-    product.start()
+    """Two cards by hand, and beside the packaged model one that is spread over both."""
+    product = make_product(settings={"FLOWS__SERVER": "child", "LLAMA__THREADS": "1"})
+    path = served_path(model_named(WHISPER), product.home)
+    two_cards(product, SPREAD.format(path=path))
     product.load(WHISPER)
     FlowApi(product).wait_until_up()
     return product
@@ -28,10 +37,10 @@ def flows(served: Product) -> FlowApi:
     return FlowApi(served)
 
 
-def post(served: Product, **headers: str) -> httpx2.Response:
+def post(served: Product, model: str = WHISPER, **headers: str) -> httpx2.Response:
     return httpx2.post(
         f"{served.url}/v1/audio/transcriptions",
-        data={"model": WHISPER, "response_format": "text", "language": "en"},
+        data={"model": model, "response_format": "text", "language": "en"},
         files={"file": ("ten.ogg", SOUND, "audio/ogg")},
         headers=served.headers() | headers,
         timeout=60,
@@ -74,3 +83,17 @@ def test_a_recording_as_a_job(served: Product, flows: FlowApi) -> None:
     flows.run(run, state="COMPLETED", within_s=60)
     assert word_error_rate(answer_of(served, run).text) <= 0.15
     assert len(kept(served, "jobs")) == 1
+
+
+@pytest.mark.timeout(300)  # engines are killed, and come back
+def test_a_retry_hears_only_the_parts_that_had_not_succeeded(served: Product) -> None:
+    run = post(served, "spread", **{"X-Coderai-Lane": "job"}).json()["id"]
+    eventually(lambda: len(busy(served, "spread")) == 2, 60, what=lambda: served.log[-3000:], pause_s=0.02)
+    kill_busy(served, "spread", only="cpu-b")
+    done = fail_the_other_parts(served, run, "spread")
+    assert done in ({"split", "part-1"}, {"split", "part-2"})
+    states = retried(served, run)
+    assert set(states) == {"split", "part-1", "part-2", "merge", "write"}
+    assert {name for name, seen in states.items() if "Kept" in seen} == done
+    assert word_error_rate(answer_of(served, run).text) <= 0.15
+    assert not kept_steps(served, run)

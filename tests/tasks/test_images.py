@@ -1,5 +1,6 @@
 """A part's images are drawn one by one and kept; the answer has all of them in order."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,16 +12,37 @@ from aiohttp.test_utils import TestServer
 from infra.blobs import Blobs
 from infra.errors import EngineFailed, PayloadGone, UpstreamRefused
 from infra.types import EngineId, Json, PoolId
-from tasks.images import collect_images, draw_images
+from tasks.images import collect_images, draw_images, stream_images
 from tasks.made import FILES_TYPE
 from tasks.types import TaskCall
 from tests.fakes import make_entry
-from workers.engine.drawing import Drawing
+from tests.pictures import encoded, gradient, left_half
+from workers.engine.drawing import FRAME, Drawing
 from workers.live import Engine
 from workers.transport import Transport
 from workers.types import Capability, ModelFormat
 
 pytestmark = pytest.mark.enable_socket
+LOOK, PICTURE = encoded(left_half()), encoded(gradient())
+EVENTS: Json = {"type": "image_generation", "quality": "auto", "background": "auto"}
+
+
+class Client:
+    """A channel that keeps the names of the events that it is sent."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+
+    @property
+    def started(self) -> bool:
+        return bool(self.sent)
+
+    async def write(self, data: bytes) -> None:
+        self.sent += data
+
+    @property
+    def names(self) -> list[str]:
+        return re.findall(r"^event: image_generation\.(\w+)$", self.sent.decode(), re.MULTILINE)
 
 
 class Painter:
@@ -34,8 +56,21 @@ class Painter:
         self.drawings: list[Drawing] = []
         self.files: list[dict[str, bytes]] = []
         self.paths: list[str] = []
+        self.sequence: list[bytes] | None = None
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def shown(self, request: web.Request, sequence: list[bytes]) -> web.StreamResponse:
+        """The pieces of a sequence; it breaks off after one that is empty."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in sequence:
+            if not piece:
+                assert request.transport is not None
+                request.transport.abort()
+                break
+            await response.write(piece)
+        return response
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         files: dict[str, bytes] = {}
         async for part in await request.multipart():
             assert isinstance(part, BodyPartReader)
@@ -47,6 +82,8 @@ class Painter:
                 files[str(part.name)] = data
         self.files.append(files)
         self.paths.append(request.path)
+        if self.sequence is not None and self.status == 200:
+            return await self.shown(request, self.sequence)
         if self.status == 204:
             return web.Response()
         if self.status != 200:
@@ -135,3 +172,53 @@ async def test_the_answer_has_the_parts_in_order(painter: Painter) -> None:
     assert (body["response_format"], body["output_format"]) == ("url", "png")
     with pytest.raises(EngineFailed, match="part-1"):
         await collect_images(painter.call(response_format="url", output_format="png", **{"part-1": "other"}))
+
+
+def framed(data: bytes, *, finished: bool = False) -> bytes:
+    return FRAME.pack(finished, len(data)) + data
+
+
+async def test_a_stream_passes_on_what_is_to_be_seen(painter: Painter) -> None:
+    last = framed(PICTURE, finished=True)
+    painter.sequence = [framed(LOOK) + framed(LOOK)[:3], framed(LOOK)[3:] + last[:7], last[7:]]
+    call = painter.call(seeds=[5, 6], events=EVENTS, partial_images=3)._replace(channel=(client := Client()))
+    result = await stream_images(call)
+    assert client.names == ["partial_image", "partial_image", "completed"] * 2
+    assert [drawing.previews for drawing in painter.drawings] == [3, 3]
+    assert (result.value, result.units) == (b"", 2)
+    assert result.ending.startswith(b"data: {")
+
+
+async def test_a_stream_without_looks(painter: Painter) -> None:
+    painter.sequence = [PICTURE]
+    call = painter.call(events=EVENTS, partial_images=0)._replace(channel=(client := Client()))
+    await stream_images(call)
+    assert client.names == ["completed"]
+    assert painter.drawings == [Drawing(prompt="fox", steps=3, seed=5)]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "why", "seen"),
+    [
+        ([framed(LOOK), b""], "broke off its answer", 1),
+        ([framed(LOOK)], "without an image", 1),
+        ([framed(PICTURE, finished=True)[:-1]], "without an image", 0),
+        ([framed(b"<html>", finished=True)], "no PNG", 0),
+        ([FRAME.pack(False, 1 << 30), *[bytes(1 << 23)] * 9], "more than 64 MiB", 0),
+    ],
+)
+async def test_a_stream_that_is_not_whole(painter: Painter, sequence: list[bytes], why: str, seen: int) -> None:
+    painter.sequence = sequence
+    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Client()))
+    with pytest.raises(EngineFailed, match=why):
+        await stream_images(call)
+    assert client.names == ["partial_image"] * seen
+
+
+async def test_what_an_engine_refuses_of_a_stream(painter: Painter) -> None:
+    painter.status = 400
+    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Client()))
+    with pytest.raises(UpstreamRefused) as refused:
+        await stream_images(call)
+    assert (refused.value.status, refused.value.param) == (400, "size")
+    assert not client.started

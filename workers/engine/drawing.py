@@ -1,14 +1,22 @@
 """What an engine is asked to draw: one image. The limits are those of the endpoint, too."""
 
+from struct import Struct
 from typing import Final, Literal
 
 from pydantic import Field
 
 from infra.types import Frozen, Json
 
-PATHS: Final = {"generate": "/images/generations", "edit": "/images/edits"}
+PATHS: Final = {"generate": "/images/generations", "edit": "/images/edits", "variation": "/images/variations"}
 FIELD: Final = "drawing"
-"""The field of the form that goes there: a `Drawing` in JSON. The files of an edit are `image` and `mask`."""
+"""The field of the form that goes there: a `Drawing` in JSON. The files of an edit are `image` and `mask`, that of a
+variation is `image`."""
+MAX_PREVIEWS: Final = 3
+"""OpenAI's own."""
+SEQUENCE_TYPE: Final = "application/vnd.coderai.images"
+"""The media type of an image and looks at it before it is finished, as they are made: each after a `FRAME`."""
+FRAME: Final = Struct(">?I")
+"""Whether the image is finished, and the length of its file in bytes."""
 MULTIPLE: Final = 8
 """Every side is a multiple of it: a latent stands for 8 x 8 pixels. Some pipelines want 16, which the engine tells."""
 SIDE_RANGE: Final = (64, 4096)
@@ -31,6 +39,7 @@ class Drawing(Frozen):
     """One image. What is None is left to the pipeline; without a size an edit has that of its image.
 
     `loras` are files on this machine, as `workers.engine.runtimes.loras` takes them. `quality` is JPEG's and WebP's.
+    With `previews` the answer is a sequence: at most so many looks at the unfinished image come before it.
     """
 
     prompt: str
@@ -45,3 +54,4 @@ class Drawing(Frozen):
     loras: tuple[dict[str, Json], ...] = Field((), max_length=MAX_LORAS)
     output_format: Form = "png"
     quality: int = Field(100, ge=0, le=100)
+    previews: int = Field(0, ge=0, le=MAX_PREVIEWS)

@@ -29,7 +29,7 @@ class SoundFile(TypedDict):
 
 @with_config(STRICT)
 class TranscriptionBody(TypedDict):
-    """A transcription as it is kept. OpenAI's `stream`, `include` and diarisation are not offered."""
+    """A transcription as it is kept; a translation has no `stream`. OpenAI's `include` and speakers are not offered."""
 
     task: Literal["transcribe", "translate"]
     model: ModelField
@@ -39,19 +39,24 @@ class TranscriptionBody(TypedDict):
     response_format: NotRequired[Literal["json", "text", "srt", "verbose_json", "vtt"] | None]
     temperature: NotRequired[_Share | None]
     timestamp_granularities: NotRequired[Annotated[list[Literal["word", "segment"]], Field(max_length=2)] | None]
+    stream: NotRequired[bool | None]
 
 
 KNOWN: Final = frozenset(TranscriptionBody.__annotations__)
 _ADAPTER: Final = TypeAdapter(TranscriptionBody)
 _LISTS: Final = ("timestamp_granularities",)
 _AUTO: Final = "chunking_strategy"
+_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
+_STREAMED: Final = ("json", "text")
+"""The formats without times: a stream's events have none."""
 
 
-def form_schema() -> dict[str, Any]:
+def form_schema(task: str) -> dict[str, Any]:
     """The JSON schema of the form that clients send."""
     found = _ADAPTER.json_schema()
     text = {"type": "string"}
-    fields: dict[str, Any] = {name: text for name in found["properties"] if name not in ("task", *_LISTS)}
+    ours = ("task", *_LISTS) if task == "transcribe" else ("task", "stream", *_LISTS)
+    fields: dict[str, Any] = {name: text for name in found["properties"] if name not in ours}
     fields["file"] = {"type": "string", "format": "binary"}
     fields |= {f"{name}[]": {"type": "array", "items": text} for name in _LISTS}
     return {"type": "object", "properties": fields, "required": ["file", "model"]}
@@ -65,6 +70,16 @@ def check(body: Body) -> None:
     """
     check_known(body, KNOWN)
     validate(_ADAPTER, body)
+    if body.get("stream") is not True:
+        return
+    if body["task"] == "translate":
+        raise InvalidRequest("a translation comes whole: leave out 'stream'", param="stream")
+    if (form := body.get("response_format") or "json") not in _STREAMED:
+        raise InvalidRequest(
+            f"a transcript is streamed as its bare text: ask for the response_format 'json' or 'text' instead of "
+            f"'{form}', or leave out 'stream'",
+            param="response_format",
+        )
 
 
 def normal(body: Body) -> Body:
@@ -97,12 +112,17 @@ def body_of(form: Form, task: str, file: Mapping[str, Json]) -> Body:
         fields["temperature"] = _number(str(fields["temperature"]))
     if "language" in fields:
         fields["language"] = _language(str(fields["language"]))
-    if str(fields.get("stream", "false")).lower() not in ("false", "0"):
-        raise InvalidRequest("a transcript comes whole: leave out 'stream'", param="stream")
-    fields.pop("stream", None)
+    if _boolean("stream", str(fields.pop("stream", "false"))):
+        fields["stream"] = True
     if fields.get(_AUTO) == "auto":  # what is done in any case
         del fields[_AUTO]
     return {**fields, "task": task, "file": dict(file)}
+
+
+def _boolean(name: str, text: str) -> bool:
+    if (value := _BOOLEANS.get(text.lower())) is None:
+        raise InvalidRequest(f"'{name}' must be true or false", param=name)
+    return value
 
 
 def _number(text: str) -> float:

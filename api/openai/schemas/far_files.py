@@ -21,6 +21,7 @@ _OF_IMAGES: Final = (
     "output_format",
     "output_compression",
     "user",
+    "safety_identifier",
     "negative_prompt",
     "steps",
     "guidance_scale",
@@ -38,7 +39,7 @@ _OF_VIDEO: Final = (
     "guidance_scale_2",
     "user",
 )
-_OURS: Final = ("task", "n", "image", "mask", "num_frames", "fps", "response_format")
+_OURS: Final = ("task", "n", "image", "mask", "num_frames", "fps", "response_format", "events")
 """What of a checked request is for us: how it is cut, and what its answer is like."""
 
 

@@ -1,7 +1,7 @@
-"""`POST /v1/images/generations` and `/v1/images/edits`: what a client may send, and the request that both become.
+"""`POST /v1/images/generations`, `/edits` and `/variations`: what a client may send, and the request that all become.
 
 OpenAI's `background`, `quality`, `style`, `moderation` and `input_fidelity` are taken where they ask for nothing that
-would have to be done: these models know none of them.
+would have to be done: these models know none of them. The events of a stream say the first two as they were asked for.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,19 @@ from api.openai.schemas.making import (
 )
 from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
 from infra.errors import InvalidRequest
-from workers.engine.drawing import MAX_LORAS, MAX_PIXELS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
+from infra.types import Json
+from workers.engine.drawing import MAX_LORAS, MAX_PIXELS, MAX_PREVIEWS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
 
 MAX_IMAGES: Final = 10
 """OpenAI's own."""
 
+Task = Literal["generate", "edit", "variation"]
 _Size = Annotated[str, StringConstraints(max_length=20)]
+_Strength = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+_Loras = Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)]
 
 
 class _Common(TypedDict):
-    prompt: Prompt
     model: NotRequired[ModelField | None]
     n: NotRequired[Annotated[int, Field(ge=1, le=MAX_IMAGES)] | None]
     size: NotRequired[_Size | None]
@@ -53,72 +56,93 @@ class _Common(TypedDict):
     negative_prompt: NotRequired[NegativePrompt | None]
 
 
+class _Prompted(_Common):
+    prompt: Prompt
+
+
+class _Streamed(TypedDict):
+    stream: NotRequired[bool | None]
+    """Each image as an event, when it is drawn."""
+    partial_images: NotRequired[Annotated[int, Field(ge=0, le=MAX_PREVIEWS)] | None]
+    """Looks at each unfinished image in a stream; of few steps it may be fewer."""
+
+
 class _OpenAi(TypedDict):
-    """Fields of OpenAI's that have no effect here."""
+    """Fields of OpenAI's that have no effect on what is drawn."""
 
     background: NotRequired[Literal["auto", "opaque"] | None]
-    quality: NotRequired[Literal["auto", "standard", "hd", "low", "medium", "high"] | None]
+    quality: NotRequired[Literal["auto", "standard", "hd", "low", "medium", "high", "xhigh", "max"] | None]
     style: NotRequired[Literal["vivid", "natural"] | None]
     moderation: NotRequired[Literal["auto", "low"] | None]
     input_fidelity: NotRequired[Literal["high", "low"] | None]
-    partial_images: NotRequired[Annotated[int, Field(ge=0, le=0)] | None]
-    stream: NotRequired[Literal[False] | None]
+    safety_identifier: NotRequired[User | None]
 
 
 @with_config(STRICT)
-class ImagesBody(_Common, _OpenAi):
+class ImagesBody(_Prompted, _Streamed, _OpenAi):
     """The body of `/v1/images/generations`."""
 
-    loras: NotRequired[Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)] | None]
+    loras: NotRequired[_Loras | None]
 
 
 @with_config(STRICT)
-class ImageEditBody(_Common, _OpenAi):
+class ImageEditBody(_Prompted, _Streamed, _OpenAi):
     """The body of `/v1/images/edits`; as a form it has the image in the part `image`, a mask in `mask`."""
 
     image: GivenImage | Data
     mask: NotRequired[GivenImage | Data | None]
-    strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
+    strength: NotRequired[_Strength | None]
     """How far the result may go from the image; 1 is all the way."""
-    loras: NotRequired[Annotated[list[LoraChoice | Data], Field(max_length=MAX_LORAS)] | None]
+    loras: NotRequired[_Loras | None]
 
 
 @with_config(STRICT)
-class _Normal(_Common):
-    task: NotRequired[Literal["generate", "edit"]]
+class ImageVariationBody(_Common):
+    """The body of `/v1/images/variations`; as a form it has the image in the part `image`."""
+
+    image: GivenImage | Data
+    strength: NotRequired[_Strength | None]
+    """How far the result may go from the image; 1 is all the way."""
+    loras: NotRequired[_Loras | None]
+
+
+@with_config(STRICT)
+class _Normal(_Common, _Streamed):
+    task: NotRequired[Task]
+    prompt: NotRequired[Prompt]
     image: NotRequired[KeptFile]
     mask: NotRequired[KeptFile]
-    strength: NotRequired[Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None]
+    strength: NotRequired[_Strength | None]
     loras: NotRequired[Annotated[list[KeptLora], Field(max_length=MAX_LORAS)]]
 
 
-SHAPES: Final[dict[bool, TypeAdapter[Any]]] = {False: TypeAdapter(ImagesBody), True: TypeAdapter(ImageEditBody)}
-"""By whether it is an edit."""
-_KNOWN: Final = {
-    False: frozenset(ImagesBody.__annotations__) | _OpenAi.__annotations__.keys() | _Common.__annotations__.keys(),
-    True: frozenset(ImageEditBody.__annotations__) | _OpenAi.__annotations__.keys() | _Common.__annotations__.keys(),
-}
+_BODIES: Final[dict[Task, Any]] = {"generate": ImagesBody, "edit": ImageEditBody, "variation": ImageVariationBody}
+SHAPES: Final[dict[Task, TypeAdapter[Any]]] = {task: TypeAdapter(body) for task, body in _BODIES.items()}
+_KNOWN: Final = {task: body.__required_keys__ | body.__optional_keys__ for task, body in _BODIES.items()}
 _NORMAL: Final = TypeAdapter(_Normal)
-_NORMAL_KNOWN: Final = frozenset(_Normal.__annotations__) | _Common.__annotations__.keys()
+_NORMAL_KNOWN: Final = _Normal.__required_keys__ | _Normal.__optional_keys__
 _UNUSED: Final = frozenset(_OpenAi.__annotations__)
+_EVENTS: Final[dict[Json, str]] = {"generate": "image_generation", "edit": "image_edit"}
+"""The kinds of events that tell of a task's images."""
+_QUALITIES: Final = ("low", "medium", "high", "xhigh", "max")
+_TAKEN_APART: Final = ("model", "size", "user", "output_compression", "stream", "partial_images")
 _WHOLE: Final = ("n", "output_compression", "seed", "steps", "partial_images")
 _REAL: Final = ("guidance_scale", "true_cfg_scale", "strength")
 
 
-def check_fields(body: Body, *, edit: bool) -> None:
-    """Check what a client sent; of an edit its image in whatever form.
+def check_fields(body: Body, task: Task) -> None:
+    """Check what a client sent; of an edit or a variation its image in whatever form.
 
     Raises:
         InvalidRequest: with `param` and one sentence.
     """
-    check_known(body, _KNOWN[edit])
-    if body.get("stream"):
-        raise InvalidRequest("images come whole: leave out 'stream'", param="stream")
+    check_known(body, _KNOWN[task])
     if body.get("background") == "transparent":
         raise InvalidRequest("these models draw no transparent background: leave out 'background'", param="background")
-    if edit and not body.get("image"):
-        raise InvalidRequest("send the image that is to be edited as 'image'", param="image", code="no_image")
-    validate(SHAPES[edit], body)
+    if task != "generate" and not body.get("image"):
+        raise InvalidRequest("send the image to start from as 'image'", param="image", code="no_image")
+    validate(SHAPES[task], body)
+    _check_stream(body)
     size_of(body)
     check_seeds(body, "image")
 
@@ -137,24 +161,29 @@ def form_values(fields: Mapping[str, str]) -> Body:
 
 def normal(body: Body) -> Body:
     """The request that a planner takes: `flows.images.plan_images`. It is what is recorded and planned again; a preview
-    may leave out all but the prompt.
+    may leave out all but the prompt. One that is to be streamed has `events`.
 
     Raises:
         InvalidRequest: it is none.
     """
-    body = {name: value for name, value in body.items() if name not in _UNUSED}
+    asked, body = body, {name: value for name, value in body.items() if name not in _UNUSED}
     check_known(body, _NORMAL_KNOWN)
     validate(_NORMAL, body)
     check_seeds(body, "image")
     task = body.get("task") or ("edit" if "image" in body else "generate")
-    if (task == "edit") != ("image" in body):
-        raise InvalidRequest("an edit has an image, and nothing else has", param="image")
+    if (task == "generate") == ("image" in body):
+        raise InvalidRequest("an edit or a variation has an image, and nothing else has", param="image")
+    if (task == "variation") == ("prompt" in body):
+        wrong = "a variation has no prompt: leave out 'prompt'" if task == "variation" else "'prompt' is required"
+        raise InvalidRequest(wrong, param="prompt")
     width, height = size_of(body) or (None, None)
-    kept = {name: value for name, value in body.items() if name not in ("model", "size", "user", "output_compression")}
+    kept = {name: value for name, value in body.items() if name not in _TAKEN_APART}
     quality = body.get("output_compression")
     return {
         **kept,
+        **_events(task, asked),
         "task": task,
+        "prompt": body.get("prompt") or "",
         "n": body.get("n") or 1,
         "seed": body.get("seed") or 0,
         "width": width,
@@ -164,6 +193,29 @@ def normal(body: Body) -> Body:
         "output_format": body.get("output_format") or "png",
         "quality": 100 if quality is None else quality,
     }
+
+
+def _check_stream(body: Body) -> None:
+    if body.get("stream") and body.get("response_format") == "url":
+        raise InvalidRequest(
+            "a stream has its images in it: leave out 'response_format', or 'stream'", param="response_format"
+        )
+
+
+def _events(task: Json, asked: Body) -> Body:
+    """What the events of a stream say besides their images, and how many looks at unfinished ones are wanted."""
+    if not asked.get("stream"):
+        return {}
+    _check_stream(asked)
+    if task not in _EVENTS:
+        raise InvalidRequest("variations come whole: leave out 'stream'", param="stream")
+    quality = asked.get("quality")
+    told: Body = {
+        "type": _EVENTS[task],
+        "quality": quality if quality in _QUALITIES else "auto",
+        "background": asked.get("background") or "auto",
+    }
+    return {"events": told, "partial_images": asked.get("partial_images") or 0}
 
 
 def size_of(body: Body) -> tuple[int, int] | None:

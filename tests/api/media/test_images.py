@@ -13,7 +13,7 @@ from api.media.images import measured, taken
 from infra.errors import InvalidRequest
 from tests.api.conftest import Front, StartFront
 from tests.pictures import bomb, encoded, gradient, left_half
-from workers.engine.drawing import Drawing
+from workers.engine.drawing import FRAME, SEQUENCE_TYPE, Drawing
 
 pytestmark = pytest.mark.enable_socket
 PAINTER = {
@@ -24,15 +24,17 @@ PAINTER = {
     "weights_bytes": 1000,
 }
 IMAGE, MASK = encoded(gradient()), encoded(left_half())
-MAKE, EDIT = "/v1/images/generations", "/v1/images/edits"
+MAKE, EDIT, VARY = "/v1/images/generations", "/v1/images/edits", "/v1/images/variations"
 
 
 class Painter:
-    """An engine whose images are their seed in words."""
+    """An engine whose images are their seed in words; where looks at them are wanted, in pictures."""
 
     def __init__(self) -> None:
+        self.paths: list[str] = []
         self.drawings: list[Drawing] = []
         self.files: list[dict[str, bytes]] = []
+        self.breaks_off = False
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         files: dict[str, bytes] = {}
@@ -44,7 +46,25 @@ class Painter:
             else:
                 files[str(part.name)] = data
         self.files.append(files)
+        self.paths.append(request.path)
+        if self.drawings[-1].previews:
+            return await self.shown(request, self.drawings[-1])
         return web.Response(body=image_of(self.drawings[-1].seed), content_type="image/png")
+
+    async def shown(self, request: web.Request, drawing: Drawing) -> web.StreamResponse:
+        """As many pictures, one of them cut in two on its way."""
+        response = web.StreamResponse(headers={"Content-Type": SEQUENCE_TYPE})
+        await response.prepare(request)
+        for _ in range(drawing.previews):
+            await response.write(FRAME.pack(False, len(MASK)))
+            await response.write(MASK)
+        if self.breaks_off:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        await response.write(FRAME.pack(True, len(IMAGE)) + IMAGE[:9])
+        await response.write(IMAGE[9:])
+        return response
 
 
 def image_of(seed: int) -> bytes:
@@ -57,13 +77,13 @@ async def started(start_front: StartFront, painter: Painter | None = None, **sec
     return front
 
 
-async def send(front: Front, fields: dict[str, str], **files: bytes) -> tuple[int, Any]:
+async def send(front: Front, fields: dict[str, str], path: str = EDIT, **files: bytes) -> tuple[int, Any]:
     form = aiohttp.FormData(default_to_multipart=True)
     for name, value in fields.items():
         form.add_field(name, value)
     for name, data in files.items():
         form.add_field(name, data, filename=f"../{name}.png")
-    async with front.session.post(front.url + EDIT, data=form, headers=front.headers()) as answer:
+    async with front.session.post(front.url + path, data=form, headers=front.headers()) as answer:
         return answer.status, orjson.loads(await answer.read())
 
 
@@ -132,6 +152,27 @@ async def test_an_edit_in_json(start_front: StartFront) -> None:
         assert status in (400, 403), answer
 
 
+async def test_variations(start_front: StartFront) -> None:
+    painter = Painter()
+    front = await started(start_front, painter)
+    fields = {"model": "painter", "n": "2", "seed": "5", "size": "256x256", "response_format": "b64_json"}
+    status, answer = await send(front, fields, VARY, image=IMAGE)
+    assert status == 200, answer
+    assert [item["seed"] for item in answer["data"]] == [5, 6]
+    assert painter.paths == ["/v1/images/variations"] * 2
+    assert painter.files == [{"image": IMAGE}] * 2
+    assert (painter.drawings[0].prompt, painter.drawings[0].width) == ("", 256)
+    status, answer = await front.post(VARY, {"image": base64.b64encode(IMAGE).decode()})
+    assert status == 200, answer
+    for more, param in (({"prompt": "a fox"}, "prompt"), ({"stream": "true"}, "stream")):
+        status, answer = await send(front, more, VARY, image=IMAGE)
+        assert (status, answer["error"]["param"]) == (400, param)
+    status, answer = await send(front, {}, VARY, image=IMAGE, mask=MASK)
+    assert (status, answer["error"]["param"]) == (400, "mask")
+    status, answer = await send(front, {"n": "1"}, VARY)
+    assert (status, answer["error"]["code"]) == (400, "no_image")
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no prompt": ({}, "prompt"),
     "an empty prompt": ({"prompt": ""}, "prompt"),
@@ -145,7 +186,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no steps": ({"steps": 0}, "steps"),
     "a seed below zero": ({"seed": -1}, "seed"),
     "a last seed that is too large": ({"seed": 2**53 - 1, "n": 2}, "seed"),
-    "a stream": ({"stream": True}, "stream"),
+    "a stream of addresses": ({"stream": True, "response_format": "url"}, "response_format"),
+    "many looks": ({"stream": True, "partial_images": 4}, "partial_images"),
     "no background": ({"background": "transparent"}, "background"),
     "a field of nobody's": ({"steops": 3}, "steops"),
     "an unknown form": ({"output_format": "gif"}, "output_format"),
@@ -159,7 +201,7 @@ async def test_a_bad_request_is_told(name: str) -> None:
     more, param = BAD[name]
     body = ({} if name == "no prompt" else {"prompt": "a fox"}) | more
     with pytest.raises(InvalidRequest) as refused:
-        taken("application/json", orjson.dumps(body), edit=False)
+        taken("application/json", orjson.dumps(body), "generate")
     assert refused.value.param == param
 
 
@@ -180,7 +222,7 @@ async def test_bad_pictures_and_forms_are_told(start_front: StartFront) -> None:
         ("invalid_request", prompt | {"strength": "much"}, {"image": IMAGE}),
         ("invalid_request", prompt | {"loras": "[{"}, {"image": IMAGE}),
     ):
-        status, answer = await send(front, fields, **files)
+        status, answer = await send(front, fields, EDIT, **files)
         assert (status, answer["error"]["code"]) == (400, wanted), answer
     assert painter.drawings == []
 
@@ -189,9 +231,21 @@ def test_an_image_may_be_called_a_list_but_is_one() -> None:
     form = b'--b\r\ncontent-disposition: form-data; name="image[]"; filename="a"\r\n\r\nx\r\n'
     text = b'--b\r\ncontent-disposition: form-data; name="prompt"\r\n\r\na fox\r\n'
     kind = "multipart/form-data; boundary=b"
-    assert set(taken(kind, form + text + b"--b--\r\n", edit=True).pictures) == {"image"}
+    assert set(taken(kind, form + text + b"--b--\r\n", "edit").pictures) == {"image"}
     with pytest.raises(InvalidRequest, match="image is one picture"):
-        taken(kind, form + form + text + b"--b--\r\n", edit=True)
+        taken(kind, form + form + text + b"--b--\r\n", "edit")
+
+
+def test_a_form_may_name_a_picture_that_lies_elsewhere() -> None:
+    """Beside a file or alone: it is taken as in JSON, and never left out in silence."""
+    form = '--b\r\ncontent-disposition: form-data; name="image"; filename="a"\r\n\r\nx\r\n'
+    for name, value in (("prompt", "a fox"), ("mask", "https://example.org/mask.png")):
+        form += f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+    pictures = taken("multipart/form-data; boundary=b", f"{form}--b--\r\n".encode(), "edit").pictures
+    assert {name: given.url for name, given in pictures.items()} == {
+        "image": None,
+        "mask": "https://example.org/mask.png",
+    }
 
 
 def test_pictures_of_one_size() -> None:
@@ -220,7 +274,7 @@ async def test_the_methods_and_the_documents(start_front: StartFront) -> None:
     status, _answer = await front.get(MAKE)
     assert status == 405
     _status, document = await front.get("/openapi.json")
-    for path in (MAKE, EDIT):
+    for path in (MAKE, EDIT, VARY):
         assert set(document["paths"][path]["post"]["requestBody"]["content"]) == {
             "application/json",
             "multipart/form-data",

@@ -14,10 +14,11 @@ import torch
 from PIL import Image
 
 from infra.errors import InvalidRequest
-from workers.engine.drawing import FIELD, MAX_PIXELS, MEDIA_TYPES, PATHS, SIDE_RANGE, Drawing
+from workers.engine.drawing import FIELD, MAX_PIXELS, MEDIA_TYPES, PATHS, SEQUENCE_TYPE, SIDE_RANGE, Drawing
 from workers.engine.runtimes.loras import PipelineLoras
 from workers.engine.runtimes.pictures import colours, encoded, masked, opened
-from workers.engine.runtimes.pipelines import card_memory, described, load_pipeline, on_step
+from workers.engine.runtimes.pipelines import Told, card_memory, described, load_pipeline, on_step
+from workers.engine.runtimes.previews import Show, in_sequence, looking
 from workers.engine.runtimes.protocol import Ask, Handler, Reply
 from workers.wire import EngineLaunch
 
@@ -34,8 +35,9 @@ _KINDS: Final = {"edit": "AutoPipelineForImage2Image", "inpaint": "AutoPipelineF
 
 
 class Images:
-    """`/images/generations` and `/images/edits`: a form with the field `drawing`; an edit's files are `image` and,
-    where only a part of it is to be drawn, `mask`. The answer is the image's file."""
+    """`/images/generations`, `/images/edits` and `/images/variations`: a form with the field `drawing`. The last two
+    have the file `image`, and an edit of which only a part is to be drawn `mask`. The answer is the image's file, or,
+    with previews, the sequence of what is to be seen of it."""
 
     def __init__(self) -> None:
         self._pipes: dict[str, Any] = {}
@@ -52,7 +54,7 @@ class Images:
 
     def routes(self) -> Mapping[str, Handler]:
         """See `Runtime.routes`."""
-        return {PATHS["generate"]: self._generate, PATHS["edit"]: self._edit}
+        return {PATHS["generate"]: self._generate, PATHS["edit"]: self._edit, PATHS["variation"]: self._edit}
 
     def _generate(self, ask: Ask) -> Reply:
         drawing = described(ask, FIELD, Drawing)
@@ -65,7 +67,7 @@ class Images:
         drawing = described(ask, FIELD, Drawing)
         files = {upload.part: upload.data for upload in ask.files}
         if "image" not in files:
-            raise InvalidRequest("send the image that is to be edited as the part 'image'", param="image")
+            raise InvalidRequest("send the image to start from as the part 'image'", param="image")
         pipe = self._pipe("inpaint" if "mask" in files else "edit")
         image = opened(files["image"], "image")
         size = _size(pipe, drawing, image)
@@ -101,6 +103,26 @@ class Images:
 
     def _drawn(self, ask: Ask, pipe: Any, drawing: Drawing, given: dict[str, Any]) -> Reply:
         given |= _options(pipe, drawing)
+        if not drawing.previews:
+            return Reply(self._finished(ask, pipe, drawing, given, on_step(ask)), MEDIA_TYPES[drawing.output_format])
+
+        def work(show: Show) -> bytes:
+            def look(image: Image.Image) -> None:
+                show(encoded(image, drawing.output_format, drawing.quality))
+
+            sides = given.get("width"), given.get("height")
+            return self._finished(ask, pipe, drawing, given, looking(on_step(ask), look, sides, drawing.previews))
+
+        return Reply(in_sequence(work), SEQUENCE_TYPE)
+
+    def _finished(self, ask: Ask, pipe: Any, drawing: Drawing, given: dict[str, Any], told: Told) -> bytes:
+        """The image's file.
+
+        Raises:
+            InvalidRequest: an adapter does not fit.
+            EngineFailed: the card's memory does not suffice.
+            Abandoned: the client has left.
+        """
         with self._one:
             ask.check()
             assert self._loras is not None
@@ -110,12 +132,11 @@ class Images:
                 images = pipe(
                     prompt=drawing.prompt,
                     generator=torch.Generator("cpu").manual_seed(drawing.seed),
-                    callback_on_step_end=on_step(ask),
+                    callback_on_step_end=told,
                     **given,
                 ).images
         ask.progress.tell("encoding", 0, 1)
-        body = encoded(images[0], drawing.output_format, drawing.quality)
-        return Reply(body, MEDIA_TYPES[drawing.output_format])
+        return encoded(images[0], drawing.output_format, drawing.quality)
 
 
 def _options(pipe: Any, drawing: Drawing) -> dict[str, Any]:
@@ -136,9 +157,10 @@ def _options(pipe: Any, drawing: Drawing) -> dict[str, Any]:
         raise InvalidRequest(
             "this model heeds negative_prompt only with a true_cfg_scale above 1", param="true_cfg_scale"
         )
-    if "strength" in options:
-        usual = inspect.signature(pipe.__call__).parameters["num_inference_steps"].default
-        strength, steps = options["strength"], options.get("num_inference_steps", usual)
+    if _knows(pipe, "strength"):
+        usual = inspect.signature(pipe.__call__).parameters
+        strength = options.get("strength", usual["strength"].default)
+        steps = options.get("num_inference_steps", usual["num_inference_steps"].default)
         if int(steps * strength) < 1:
             raise InvalidRequest(
                 f"a strength of {strength} leaves none of {steps} steps to be done: raise one of them", param="strength"

@@ -1,13 +1,15 @@
 """Whisper through faster-whisper (CTranslate2): `/audio/transcriptions`, `/audio/translations`, `/audio/windows`.
 
 The first two answer OpenAI's verbose_json, whatever form is asked for: the forms are made by whoever joins the parts.
+With `stream` they answer OpenAI's events, a delta for each segment as soon as it is heard.
 Speech is found first (silero's detector, which faster-whisper brings), then read in windows that end in silences, so
 that nothing is made up where nobody speaks, and times are clamped to where somebody does. The third answers the windows
 alone, for whoever gives them to several engines.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from infra.errors import InvalidRequest, LoadFailed
 from infra.ffmpeg import RATE_HZ, decode
 from infra.types import Json
+from workers.engine.hearing import EVENTS_TYPE, Pieces, delta_event, done_event
 from workers.engine.runtimes.protocol import Ask, Handler, Reply
 from workers.engine.runtimes.speech import WINDOW_S, Span, clamped, joined, windows
 from workers.wire import EngineLaunch
@@ -35,6 +38,8 @@ _LEAST_SHARE: Final = 0.6
 """Of a window's length: it may end so early for the sake of a longer silence."""
 _ENGLISH: Final = "en"
 _FULL_SCALE: Final = 32768.0
+_TOKENS_A_SECOND: Final = 50
+"""What the encoder makes of sound: 1500 positions of its 30 seconds."""
 
 Samples = NDArray[np.float32]
 
@@ -48,6 +53,40 @@ class Wanted:
     prompt: str | None
     temperatures: tuple[float, ...]
     times: bool
+
+
+@dataclass(slots=True)
+class Heard:
+    """What has been heard so far, with the times of the whole recording."""
+
+    language: str | None
+    segments: list[dict[str, Json]] = field(default_factory=list)
+    words: list[Json] = field(default_factory=list)
+    tokens: int = 0
+
+    def add(self, segment: Segment, offset_s: float, speech: Sequence[Span]) -> None:
+        """Enter a segment of the window that begins at `offset_s`, and its words."""
+        spans: list[Span] = []
+        for word in segment.words or ():
+            span = clamped(_span(word, offset_s), speech)
+            spans.append(span)
+            self.words.append({"word": word.word.strip(), "start": round(span.start_s, 3), "end": round(span.end_s, 3)})
+        whole = Span(spans[0].start_s, spans[-1].end_s) if spans else clamped(_span(segment, offset_s), speech)
+        self.tokens += len(segment.tokens)
+        self.segments.append(
+            {
+                "id": len(self.segments),
+                "seek": round(offset_s * 100),
+                "start": round(whole.start_s, 3),
+                "end": round(whole.end_s, 3),
+                "text": segment.text,
+                "tokens": [int(token) for token in segment.tokens],
+                "temperature": float(segment.temperature or 0.0),
+                "avg_logprob": float(segment.avg_logprob),
+                "compression_ratio": float(segment.compression_ratio),
+                "no_speech_prob": float(segment.no_speech_prob),
+            }
+        )
 
 
 class Whisper:
@@ -88,9 +127,8 @@ class Whisper:
         found = windows(_speech(sound, ask), window_s, _LEAST_SHARE * window_s)
         if found and not language:
             language = self._language(_floats(sound[slice(*_reach(found[0]))]))
-        seconds = round(len(sound) / RATE_HZ, 3)
         body = {
-            "duration": seconds,
+            "duration": _seconds(sound),
             "language": language,
             "windows": [[round(edge_s, 3) for edge_s in window] for window in found],
         }
@@ -102,30 +140,53 @@ class Whisper:
         return self._model.detect_language(sound)[0] if self._model.model.is_multilingual else _ENGLISH
 
     def _answer(self, ask: Ask, task: str) -> Reply:
-        """The text of the form's one file, as verbose_json."""
+        """The text of the form's one file: as verbose_json, or in events as it is heard."""
         wanted = _wanted(ask, task)
         sound = _sound(ask)
+        if _text(ask, "stream") == "true":
+            return Reply(self._events(ask, wanted, sound), EVENTS_TYPE)
+        heard = Heard(wanted.language)
+        for _segment in self._segments(ask, wanted, sound, heard):
+            continue
+        body: dict[str, Json] = {
+            "task": task,
+            "language": heard.language or "",
+            "duration": _seconds(sound),
+            "text": "".join(str(segment["text"]) for segment in heard.segments).strip(),
+            "segments": list[Json](heard.segments),
+        }
+        if wanted.times:
+            body["words"] = heard.words
+        return Reply(orjson.dumps(body))
+
+    def _events(self, ask: Ask, wanted: Wanted, sound: NDArray[np.int16]) -> Iterator[bytes]:
+        """The same text, a delta a segment, and at the end the whole with what it has taken."""
+        heard, pieces = Heard(wanted.language), Pieces()
+        for segment in self._segments(ask, wanted, sound, heard):
+            if piece := pieces.add(segment.text):
+                yield delta_event(piece)
+        duration_s = _seconds(sound)
+        given, made = math.ceil(duration_s * _TOKENS_A_SECOND), heard.tokens
+        usage: dict[str, Json] = {
+            "type": "tokens",
+            "input_tokens": given,
+            "input_token_details": {"audio_tokens": given},
+            "output_tokens": made,
+            "total_tokens": given + made,
+        }
+        yield done_event(pieces.text, {"duration": duration_s, "usage": usage})
+
+    def _segments(self, ask: Ask, wanted: Wanted, sound: NDArray[np.int16], heard: Heard) -> Iterator[Segment]:
+        """Each segment when it is heard, entered in `heard` before."""
         speech, total_s = _speech(sound, ask), round(len(sound) / RATE_HZ)
-        segments: list[dict[str, Json]] = []
-        words: list[Json] = []
-        language = wanted.language
         for window in windows(speech):
             ask.check()
             ask.progress.tell("transcribing", round(window.start_s), total_s)
-            found, language = self._read(sound, window, wanted, language)
+            found, heard.language = self._read(sound, window, wanted, heard.language)
             for segment in found:
                 ask.check()
-                _add(segment, max(0.0, window.start_s - _PAD_S), speech, segments, words)
-        body: dict[str, Json] = {
-            "task": task,
-            "language": language or "",
-            "duration": round(len(sound) / RATE_HZ, 3),
-            "text": "".join(str(segment["text"]) for segment in segments).strip(),
-            "segments": list[Json](segments),
-        }
-        if wanted.times:
-            body["words"] = words
-        return Reply(orjson.dumps(body))
+                heard.add(segment, max(0.0, window.start_s - _PAD_S), speech)
+                yield segment
 
     def _read(
         self, sound: NDArray[np.int16], window: Span, wanted: Wanted, language: str | None
@@ -202,30 +263,8 @@ def _floats(sound: NDArray[np.int16]) -> Samples:
     return sound.astype(np.float32) / np.float32(_FULL_SCALE)
 
 
-def _add(
-    segment: Segment, offset_s: float, speech: Sequence[Span], segments: list[dict[str, Json]], words: list[Json]
-) -> None:
-    """Enter a segment and its words, with the times of the whole recording."""
-    spans: list[Span] = []
-    for word in segment.words or ():
-        span = clamped(_span(word, offset_s), speech)
-        spans.append(span)
-        words.append({"word": word.word.strip(), "start": round(span.start_s, 3), "end": round(span.end_s, 3)})
-    whole = Span(spans[0].start_s, spans[-1].end_s) if spans else clamped(_span(segment, offset_s), speech)
-    segments.append(
-        {
-            "id": len(segments),
-            "seek": round(offset_s * 100),
-            "start": round(whole.start_s, 3),
-            "end": round(whole.end_s, 3),
-            "text": segment.text,
-            "tokens": [int(token) for token in segment.tokens],
-            "temperature": float(segment.temperature or 0.0),
-            "avg_logprob": float(segment.avg_logprob),
-            "compression_ratio": float(segment.compression_ratio),
-            "no_speech_prob": float(segment.no_speech_prob),
-        }
-    )
+def _seconds(sound: NDArray[np.int16]) -> float:
+    return round(len(sound) / RATE_HZ, 3)
 
 
 def _span(part: Segment | Word, offset_s: float) -> Span:

@@ -10,8 +10,8 @@ from infra.types import Json
 FILE: dict[str, Json] = {"blob": f"sha256:{'a' * 64}", "name": "a.wav", "media_type": "audio/wav", "bytes": 1}
 
 
-def read(lists: dict[str, list[str]] | None = None, **fields: str) -> dict[str, Json]:
-    body = body_of(Form(fields={"model": "m", **fields}, lists=lists or {}), "transcribe", FILE)
+def read(lists: dict[str, list[str]] | None = None, /, task_: str = "transcribe", **fields: str) -> dict[str, Json]:
+    body = body_of(Form(fields={"model": "m", **fields}, lists=lists or {}), task_, FILE)
     check(body)
     return body
 
@@ -28,6 +28,7 @@ def test_texts_become_values() -> None:
     }
     assert read(timestamp_granularities="word")["timestamp_granularities"] == ["word"]
     assert read(stream="false", chunking_strategy="auto").keys() == {"model", "task", "file"}
+    assert read(stream="True", response_format="text")["stream"] is True
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,10 @@ def test_texts_become_values() -> None:
         ({"response_format": "docx"}, "response_format"),
         ({"response_format": "diarized_json"}, "response_format"),
         ({"timestamp_granularities": "syllable"}, "timestamp_granularities.0"),
-        ({"stream": "true"}, "stream"),
+        ({"stream": "perhaps"}, "stream"),
+        ({"stream": "true", "task_": "translate"}, "stream"),
+        ({"stream": "true", "response_format": "srt"}, "response_format"),
+        ({"stream": "true", "response_format": "verbose_json"}, "response_format"),
         ({"chunking_strategy": "mine"}, "chunking_strategy"),
         ({"model": ""}, "model"),
         ({"promt": "x"}, "promt"),
@@ -48,7 +52,7 @@ def test_texts_become_values() -> None:
 )
 def test_a_wrong_field_is_named(fields: dict[str, str], param: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        read(None, **fields)
+        read(**fields)
     assert refused.value.param == param
 
 

@@ -34,19 +34,22 @@ def test_what_openai_s_clients_send_is_taken() -> None:
         "background": "auto",
         "moderation": "low",
         "output_compression": 0,
-        "partial_images": 0,
+        "partial_images": 1,
         "quality": "high",
         "style": "vivid",
         "stream": False,
         "user": "user-1234",
+        "safety_identifier": "user-1234",
     }
-    check_fields(body, edit=False)
+    check_fields(body, "generate")
     check_fields(
-        {**body, "image": "aGk=", "mask": {"url": "https://example.org/a.png"}, "input_fidelity": "low"}, edit=True
+        {**body, "image": "aGk=", "mask": {"url": "https://example.org/a.png"}, "input_fidelity": "low"}, "edit"
     )
+    varied: dict[str, Json] = {"n": 2, "size": "1024x1024", "response_format": "url", "user": "user-1234"}
+    check_fields({**varied, "image": "aGk="}, "variation")
     several: list[Json] = [["ink", {"id": "name:ink", "weight": 0.5}], [], None]
     for loras in several:
-        check_fields({"prompt": "a fox", "loras": loras}, edit=False)
+        check_fields({"prompt": "a fox", "loras": loras}, "generate")
 
 
 def test_a_form_s_texts() -> None:
@@ -65,7 +68,7 @@ def test_a_form_s_texts() -> None:
 @pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "²", "٣٣٣", "1_0"])
 def test_what_only_looks_like_a_number_in_a_form_is_told(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        check_fields(form_values({"model": "m", "prompt": "a", "n": text}), edit=False)
+        check_fields(form_values({"model": "m", "prompt": "a", "n": text}), "generate")
     assert refused.value.param == "n"
 
 
@@ -85,6 +88,27 @@ def test_what_is_planned() -> None:
     }
     edit = normal({"prompt": "a fox", "task": "edit", "image": {"blob": REF}, "loras": [LORA], "output_compression": 0})
     assert (edit["task"], edit["image"], edit["loras"], edit["quality"]) == ("edit", {"blob": REF}, [LORA], 0)
+    varied = normal({"task": "variation", "image": {"blob": REF}, "partial_images": None})
+    assert (varied["task"], varied["image"], varied["prompt"]) == ("variation", {"blob": REF}, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "quality", "background", "looks"),
+    [
+        ({}, "image_generation", "auto", "auto", 0),
+        ({"quality": "low", "background": "opaque", "partial_images": 3}, "image_generation", "low", "opaque", 3),
+        ({"quality": "hd", "response_format": "b64_json"}, "image_generation", "auto", "auto", 0),
+        ({"image": {"blob": REF}, "partial_images": 1}, "image_edit", "auto", "auto", 1),
+    ],
+)
+def test_what_is_planned_of_a_stream(
+    more: dict[str, Json], kind: str, quality: str, background: str, looks: int
+) -> None:
+    asked: dict[str, Json] = {"prompt": "a fox", **more}
+    planned = normal({**asked, "stream": True})
+    assert planned.pop("events") == {"type": kind, "quality": quality, "background": background}
+    assert planned.pop("partial_images") == looks
+    assert planned == normal(asked)  # as the job that a run is tried again as, which has no stream
 
 
 @pytest.mark.parametrize(
@@ -95,6 +119,11 @@ def test_what_is_planned() -> None:
         ({"image": {"blob": "/etc/passwd"}}, "image.blob"),
         ({"loras": [{"path": "/etc/passwd"}]}, "loras.0.blob"),
         ({"loras": ["ink"]}, "loras.0"),
+        ({"task": "variation"}, "image"),
+        ({"task": "variation", "image": {"blob": REF}}, "prompt"),
+        ({"stream": True, "response_format": "url"}, "response_format"),
+        ({"stream": True, "partial_images": 4}, "partial_images"),
+        ({"stream": "yes"}, "stream"),
         ({"n": 11}, "n"),
         ({"width": 64}, "width"),
     ],
@@ -103,3 +132,14 @@ def test_what_comes_from_elsewhere_is_checked_again(more: dict[str, Json], param
     with pytest.raises(InvalidRequest) as refused:
         normal({"prompt": "a fox", **more})
     assert refused.value.param == param
+
+
+def test_what_has_neither_a_prompt_nor_a_stream() -> None:
+    bare: list[dict[str, Json]] = [{}, {"task": "edit", "image": {"blob": REF}}]
+    for body in bare:
+        with pytest.raises(InvalidRequest) as refused:
+            normal(body)
+        assert refused.value.param == "prompt"
+    with pytest.raises(InvalidRequest) as refused:
+        normal({"task": "variation", "image": {"blob": REF}, "stream": True})
+    assert refused.value.param == "stream"

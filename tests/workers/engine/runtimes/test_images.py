@@ -15,7 +15,7 @@ from tests.fakes import make_entry
 from tests.pictures import bomb, encoded, gradient, left_half, pixels
 from tests.tiny_diffusers import FAMILIES, FORGIVEN
 from tests.workers.engine.launches import launch_of
-from workers.engine.drawing import Drawing
+from workers.engine.drawing import FRAME, Drawing
 from workers.engine.runtimes.protocol import Abandoned, Ask, Handler, Reply, Upload
 from workers.types import Capability, ModelFormat
 
@@ -25,7 +25,7 @@ WIDTH, HEIGHT, SEED, STEPS = 96, 64, 7, 3
 BASE: dict[str, Json] = {"prompt": "a red fox", "seed": SEED, "steps": STEPS, "width": WIDTH, "height": HEIGHT}
 IMAGE = Upload("image", "in.png", "image/png", encoded(gradient(WIDTH, HEIGHT)))
 MASK = Upload("mask", "mask.png", "image/png", encoded(left_half(WIDTH, HEIGHT)))
-GENERATE, EDIT = "/images/generations", "/images/edits"
+GENERATE, EDIT, VARY = "/images/generations", "/images/edits", "/images/variations"
 
 
 class Family:
@@ -50,6 +50,16 @@ class Family:
         reply: Reply = self.routes[path](ask)
         assert isinstance(reply.body, bytes)
         return reply.body
+
+    def sequence(self, path: str, *files: Upload, **more: Json) -> list[bytes]:
+        """The images of an answer that has several."""
+        reply: Reply = self.routes[path](ask_of(*files, **more))
+        assert not isinstance(reply.body, bytes)
+        assert reply.media_type == "application/vnd.coderai.images"
+        pieces = list(reply.body)
+        heads = [FRAME.unpack_from(piece) for piece in pieces]
+        assert heads == [(piece is pieces[-1], len(piece) - FRAME.size) for piece in pieces]
+        return [piece[FRAME.size :] for piece in pieces]
 
     def direct(self, kind: str, seed: int = SEED, **more: Any) -> bytes:
         """By an AutoPipeline that is loaded anew."""
@@ -101,6 +111,38 @@ def test_an_image_within_a_mask(family: Family) -> None:
     assert pixels(drawn) == family.direct("AutoPipelineForInpainting", image=image, mask_image=mask, strength=0.7)
 
 
+@pytest.mark.parametrize(("path", "files"), [(GENERATE, ()), (EDIT, (IMAGE,)), (EDIT, (IMAGE, MASK))])
+def test_what_is_shown_on_the_way_changes_nothing(family: Family, path: str, files: tuple[Upload, ...]) -> None:
+    more: dict[str, Json] = {"steps": 6} | ({"strength": 0.7} if files else {})
+    *previews, last = family.sequence(path, *files, previews=2, **more)
+    assert last == family.drawn(path, *files, **more)
+    assert len(previews) == 2
+    assert {len(pixels(each)) for each in previews} == {WIDTH * HEIGHT * 3}
+    assert len({*previews, last}) == 3
+
+
+def test_what_is_shown_without_a_size_has_that_of_the_image(family: Family) -> None:
+    if family.folder.name in ("flux", "z-image"):
+        pytest.skip("their usual size takes minutes to be drawn here")
+    preview, last = family.sequence(GENERATE, previews=1, steps=2, width=None, height=None)
+    assert len(pixels(preview)) == len(pixels(last))
+
+
+def test_a_variation_has_no_prompt(family: Family) -> None:
+    asked: dict[str, Json] = {"prompt": "", "strength": 0.7}
+    drawn = family.drawn(VARY, IMAGE, **asked)
+    assert drawn == family.drawn(EDIT, IMAGE, **asked)
+    assert drawn != family.drawn(VARY, IMAGE, **asked, seed=SEED + 1)
+    with pytest.raises(InvalidRequest, match="the image to start from"):
+        family.drawn(VARY, **asked)
+
+
+def test_the_usual_strength_may_leave_no_step(family: Family) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        family.drawn(VARY, IMAGE, prompt="", steps=1)
+    assert refused.value.param == "strength"
+
+
 def test_one_request_leaves_nothing_to_the_next(family: Family) -> None:
     before = family.drawn(GENERATE)
     family.drawn(EDIT, IMAGE, MASK, strength=0.5)
@@ -148,6 +190,26 @@ def test_how_far_it_is_and_an_end_between_two_steps(sd15: Family) -> None:
     with pytest.raises(Abandoned):
         sd15.asked(ask)
     assert told == [(1, 5)]  # PNDM does one step more
+
+
+def test_a_sequence_ends_between_two_steps_once_its_client_has_left(sd15: Family) -> None:
+    ask = ask_of(previews=3, steps=8)
+    reply: Reply = sd15.routes[GENERATE](ask)
+    assert not isinstance(reply.body, bytes)
+    next(reply.body)
+    ask.gone.set()
+    with pytest.raises(Abandoned):
+        list(reply.body)
+    assert sd15.drawn(GENERATE, steps=1)
+
+
+def test_what_cannot_be_drawn_is_told_before_a_sequence_begins(sd15: Family) -> None:
+    with pytest.raises(InvalidRequest):
+        sd15.routes[GENERATE](ask_of(previews=1, true_cfg_scale=3.0))
+    lora: Json = [{"path": "/nowhere.safetensors", "weight": 1.0, "name": "ink"}]
+    reply: Reply = sd15.routes[GENERATE](ask_of(previews=1, loras=lora))
+    with pytest.raises(InvalidRequest):
+        next(iter(reply.body))
 
 
 @pytest.mark.parametrize(

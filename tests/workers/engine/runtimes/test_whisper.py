@@ -56,6 +56,17 @@ def test_silence_needs_no_weights() -> None:
     assert b'"duration":2.0' in reply.body
 
 
+def test_a_stream_of_silence_needs_none_either() -> None:
+    ask = Ask({"stream": ["true"]}, (Upload("file", "a", "", wav(2.0, hz=0)),))
+    reply = Whisper().routes()["/audio/transcriptions"](ask)
+    assert not isinstance(reply.body, bytes)
+    (event,) = reply.body
+    done = orjson.loads(event.removeprefix(b"data: "))
+    assert reply.media_type == "text/event-stream"
+    assert (done["type"], done["text"], done["duration"]) == ("transcript.text.done", "", 2.0)
+    assert (done["usage"]["input_tokens"], done["usage"]["output_tokens"]) == (100, 0)
+
+
 def windows_of(data: bytes, **fields: str) -> Any:
     body: dict[str, Json] = {name: [value] for name, value in fields.items()}
     reply = Whisper().routes()["/audio/windows"](Ask(body, (Upload("file", "a", "", data),)))
