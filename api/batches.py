@@ -5,11 +5,11 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from api.jobs import flow_runs
+from api.jobs import end_run, flow_runs
 from api.services import Services
 from infra.batch_rows import Batch, BatchProblem, NewBatch
 from infra.errors import CoderAIError
-from infra.prefect_shapes import FlowRun, StateType
+from infra.prefect_shapes import FlowRun
 from infra.tokens import Key
 from infra.types import RunId
 
@@ -47,16 +47,8 @@ async def cancel_run(services: Services, batch: Batch, why: str) -> None:
     Raises:
         FlowsUnavailable: the flow-run server does not answer; the batch is ended once it does.
     """
-    if batch.run is None:
-        return
-    api = flow_runs(services)
-    run = await api.run(batch.run)
-    if run is None or run.terminal:
-        return
-    # One that waits has nobody yet who could see that it is being cancelled.
-    waits = run.state is None or run.state.type == "SCHEDULED"
-    wish: tuple[StateType, str] = ("CANCELLED", "Cancelled") if waits else ("CANCELLING", "Cancelling")
-    await api.set_state(batch.run, *wish, why)
+    if batch.run is not None:
+        await end_run(services, batch.run, why)
 
 
 class BatchWatch:

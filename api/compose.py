@@ -14,6 +14,7 @@ from api.file_desk import FileDesk
 from api.limits import KeyLimits
 from api.media.kept import KeptFiles
 from api.openai.responses.pruning import keep_pruning
+from api.openai.responses.watch import ResponseWatch
 from api.progress import ProgressDesk
 from api.run import Runner
 from api.services import Services
@@ -126,6 +127,7 @@ def _watchers(
         watches["the writing of lasting runs"] = flows.recording.keep
     if flows.api is not None:
         watches["the look at batches"] = BatchWatch(services).keep
+        watches["the look at responses in the background"] = ResponseWatch(services).keep
         work_pools = flows.api.work_pools
         book = OrderBook(services.fleet.bounds, pools, services.settings.at(*ORDERS_FILE))
         book.restore()

@@ -13,6 +13,7 @@ from api.services import Services
 from infra.blobs import Blobs
 from infra.errors import Conflict, FlowsUnavailable, InvalidRequest
 from infra.prefect_api import PrefectApi
+from infra.prefect_shapes import FlowRun, StateType
 from infra.requests import INLINE_BYTES, Parameter, make_parameter
 from infra.settings import Settings
 from infra.types import Json, KeyName, ModelName, RunId
@@ -65,15 +66,7 @@ async def submit(services: Services, exchange: Exchange, job: Job) -> RunId:
             "a job's answer is fetched when it is whole: leave out 'stream', or leave out X-Coderai-Lane",
             param="stream",
         )
-    api = flow_runs(services)
-    idempotency_key = _scoped(exchange.header(b"idempotency-key"), job.key)
-    parameter = await asyncio.to_thread(_kept, services.settings, job.body)
-    tags = [f"model:{job.model}", f"key:{job.key}", "lane:job"]
-    run = await api.create_run(f"{job.flow}/{job.flow}", {"request": parameter}, tags, idempotency_key)
-    if run.parameters.get("request") != parameter:
-        raise Conflict(
-            f"this Idempotency-Key was used for another request, run {run.id}: take a new one", param="Idempotency-Key"
-        )
+    run = await make_run(services, exchange, job)
     view = of_flow_run(run, job.flow).model_copy(update={"key": None})
     headers: Headers = [
         (b"content-type", b"application/json"),
@@ -82,6 +75,45 @@ async def submit(services: Services, exchange: Exchange, job: Job) -> RunId:
     ]
     await exchange.answer(202, view.model_dump_json().encode(), headers + run_headers(run.id, ""))
     return run.id
+
+
+async def make_run(services: Services, exchange: Exchange, job: Job, *tags: str) -> FlowRun:
+    """The flow run of a job, with these tags too; for an Idempotency-Key that was used before, that run.
+
+    Raises:
+        InvalidRequest, Conflict, FlowsUnavailable, DiskFull: as `submit`.
+    """
+    api = flow_runs(services)
+    idempotency_key = _scoped(exchange.header(b"idempotency-key"), job.key)
+    parameter = await asyncio.to_thread(_kept, services.settings, job.body)
+    tagged = [f"model:{job.model}", f"key:{job.key}", "lane:job", *tags]
+    run = await api.create_run(f"{job.flow}/{job.flow}", {"request": parameter}, tagged, idempotency_key)
+    if run.parameters.get("request") != parameter:
+        raise used_for_another(run.id)
+    return run
+
+
+def used_for_another(run: RunId) -> Conflict:
+    """An Idempotency-Key that was used for another request, which became `run`."""
+    return Conflict(
+        f"this Idempotency-Key was used for another request, run {run}: take a new one", param="Idempotency-Key"
+    )
+
+
+async def end_run(services: Services, run: RunId, why: str) -> None:
+    """Have a job ended; one that is over, or not kept any more, is left as it is.
+
+    Raises:
+        FlowsUnavailable: the flow-run server does not answer.
+    """
+    api = flow_runs(services)
+    found = await api.run(run)
+    if found is None or found.terminal:
+        return
+    # One that waits has nobody yet who could see that it is being cancelled.
+    waits = found.state is None or found.state.type == "SCHEDULED"
+    wish: tuple[StateType, str] = ("CANCELLED", "Cancelled") if waits else ("CANCELLING", "Cancelling")
+    await api.set_state(run, *wish, why)
 
 
 def flow_runs(services: Services) -> PrefectApi:

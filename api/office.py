@@ -25,6 +25,7 @@ from infra.database import open_database
 from infra.errors import CoderAIError
 from infra.file_rows import Files
 from infra.file_store import FILES, FileStore
+from infra.response_rows import BackgroundResponses
 from infra.run_files import RunFiles
 from infra.settings import Settings
 from infra.types import PoolId, RunId
@@ -199,7 +200,8 @@ async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
         database = open_database(settings.sqlalchemy_url)
         stack.callback(database.close)
         batches = Batches(Files(database, FileStore(settings.at(FILES)), settings.files))
-        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores, batches))
+        responses = BackgroundResponses(database)
+        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores, batches, responses))
         deployments = Deployments(prefect_yaml())
         desk = Desk(FLOWS, deployments)
         crew = Crew(desk)

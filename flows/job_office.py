@@ -8,6 +8,7 @@ from typing import Protocol
 from flows.job_steps import SlotGiver
 from infra.batch_rows import Batches
 from infra.blobs import Blobs
+from infra.response_rows import BackgroundResponses
 from infra.run_files import RunFiles
 from infra.types import Json, KeyName
 from tasks.types import Task as StepTask
@@ -36,6 +37,7 @@ class Office:
     files: RunFiles
     stores: tuple[Blobs, ...]
     batches: Batches
+    responses: BackgroundResponses
 
 
 OFFICE: ContextVar[Office] = ContextVar("office")

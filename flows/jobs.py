@@ -23,6 +23,7 @@ from flows.batch_line import LineDoer
 from flows.job_executor import JobExecutor, Work
 from flows.job_office import OFFICE
 from flows.job_progress import JobWatch, watched
+from flows.job_response import JobResponse
 from flows.job_steps import JobNotes, JobPlacer, fits, kept_sizes
 from flows.plan import Plan
 from flows.record import RunRecorder
@@ -57,7 +58,8 @@ async def completions(request: dict[str, Any]) -> State[None]:
 
 @flow(name="responses", persist_result=False, result_serializer="json")
 async def responses(request: dict[str, Any]) -> State[None]:
-    """A response: `request` is OpenAI's body; it is kept as the run's answer, and not stored among the responses."""
+    """A response: `request` is OpenAI's body. It is kept as the run's answer, and stored among the responses if it was
+    asked for in the background: then the run's tag `response:` names it."""
     return await _job("responses", request)
 
 
@@ -142,7 +144,7 @@ async def _job(name: str, parameter: dict[str, Any]) -> State[None]:
     job = CURRENT.get()
     try:
         job.begin()
-        await (_carry_out_batch(parameter) if name == "batch" else _carry_out(name, parameter))
+        await (_carry_out_batch(parameter) if name == "batch" else _respond(name, parameter))
         state = Completed(message="its answer is kept; the run's artifact links to it")
     except asyncio.CancelledError:
         state = _ended()
@@ -173,13 +175,21 @@ def _ended() -> State[None]:
 STOPPED: Final = "the worker process was stopped before the run had ended; retry it, and it goes on where it was"
 
 
-async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
-    """Plan, do what is not done yet, keep the answer.
+async def _respond(name: str, parameter: dict[str, Any]) -> None:
+    """Carry the job out; the stored response that it makes, if it makes one, hears of it.
 
     Raises:
         CoderAIError: what the run's state will say.
     """
     office, flow_run = OFFICE.get(), _flow_run()
+    tags = flow_run.tags if name == "responses" else ()
+    async with JobResponse(office.responses, RunId(str(flow_run.id)), tags) as response:
+        await _carry_out(name, parameter, flow_run, response)
+
+
+async def _carry_out(name: str, parameter: dict[str, Any], flow_run: FlowRun, response: JobResponse) -> None:
+    """Plan, do what is not done yet, keep the answer."""
+    office = OFFICE.get()
     run, key = RunId(str(flow_run.id)), _owner(flow_run.tags)
     request = await asyncio.to_thread(resolve, parameter, office.stores)
     request = {field: value for field, value in request.items() if field not in _STREAMING}
@@ -193,6 +203,7 @@ async def _carry_out(name: str, parameter: dict[str, Any]) -> None:
         async with watched(JobWatch(notes, ProgressLooks(office.transport), _Bar().show)):
             result = await executor.run(plan, placer, notes)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
+        await response.keep(result.value)
         await asyncio.to_thread(_keep, office.files, run, result.value, result.media_type)
     except BaseException as error:
         failure = error

@@ -8,9 +8,9 @@ from sqlmodel import Field, SQLModel
 
 from infra.types import Json
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision that this version works with: the newest file of `infra/migrations/versions`."""
-REVISIONS = frozenset({"0001", "0002", "0003", "0004", "0005"})
+REVISIONS = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
 """Every revision that this version can bring up to date, HEAD included."""
 
 
@@ -79,7 +79,8 @@ class UsageRow(SQLModel, table=True):
 class ResponseRow(SQLModel, table=True):
     """A stored answer of `/v1/responses`: the object, and the items that this request (not those before it) gave.
 
-    `used_at` is when it was made, or last was part of a conversation that went on.
+    `used_at` is when it was made, or last was part of a conversation that went on. One that is made in the background
+    has a `status`, the response's own, and the flow run `run_id` that makes it; of others both are null.
     """
 
     __tablename__ = "response"
@@ -92,6 +93,8 @@ class ResponseRow(SQLModel, table=True):
     used_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False, index=True))
     response: dict[str, Json] = Field(sa_column=Column(JSON, nullable=False))
     input: list[dict[str, Json]] = Field(sa_column=Column(JSON, nullable=False))
+    run_id: str | None = Field(default=None, sa_column=Column(String(36), nullable=True))
+    status: str | None = Field(default=None, sa_column=Column(String(16), nullable=True, index=True))
 
 
 class RevisionRow(SQLModel, table=True):

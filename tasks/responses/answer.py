@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from infra.clock import wall
+from infra.errors import RateLimited, UpstreamRefused, UserError
 from infra.types import ItemId, Json
 from tasks.corrections.types import Body, choices_of, inner, number, objects
 
@@ -53,6 +54,13 @@ def ended(response: Body, output: Iterable[Body], finish_reason: Json, usage: Bo
 def failed(response: Body, code: str, message: str) -> Body:
     """The response, ended by an error; `code` is one of those that Responses know."""
     return {**response, "status": "failed", "error": {"code": code, "message": message}}
+
+
+def error_code(error: BaseException) -> str:
+    """One of the codes that a response's error may have."""
+    if isinstance(error, RateLimited):
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if isinstance(error, UserError | UpstreamRefused) else "server_error"
 
 
 def response_of(response: Body, answer: Body) -> Body:

@@ -16,13 +16,14 @@ from tasks.responses import answer
 Kind = Literal["text", "refusal", "reasoning", "call"]
 TERMINAL: Final = {"completed": "response.completed", "incomplete": "response.incomplete"}
 
-_NAMES: Final[dict[Kind, str]] = {
+NAMES: Final[dict[Kind, str]] = {
     "text": "response.output_text",
     "refusal": "response.refusal",
     "reasoning": "response.reasoning_text",
     "call": "response.function_call_arguments",
 }
-_WHOLE: Final[dict[Kind, str]] = {"text": "text", "refusal": "refusal", "reasoning": "text", "call": "arguments"}
+"""What the events of each kind begin with."""
+WHOLE: Final[dict[Kind, str]] = {"text": "text", "refusal": "refusal", "reasoning": "text", "call": "arguments"}
 """The field of a `done` event that has the whole of it."""
 
 
@@ -163,12 +164,12 @@ class Events:
         now = self._now
         now.pieces.append(piece)
         more: Body = {"logprobs": list[Json](logprobs)} if now.kind == "text" else {}
-        return self._at(f"{_NAMES[now.kind]}.delta", delta=piece, **more)
+        return self._at(f"{NAMES[now.kind]}.delta", delta=piece, **more)
 
     def _close_part(self) -> bytes:
         now = self._now
         more: Body = {"logprobs": now.logprobs} if now.kind == "text" else {}
-        said = self._at(f"{_NAMES[now.kind]}.done", **{_WHOLE[now.kind]: now.whole}, **more)
+        said = self._at(f"{NAMES[now.kind]}.done", **{WHOLE[now.kind]: now.whole}, **more)
         return said + self._at("response.content_part.done", part=now.part())
 
     def _close(self, status: str) -> bytes:
@@ -178,7 +179,7 @@ class Events:
             return b""
         item = now.item(status)
         if now.kind == "call":
-            done = f"{_NAMES['call']}.done"
+            done = f"{NAMES['call']}.done"
             said = self._at(done, name=item["name"], arguments=now.whole)
         else:
             said = self._close_part()

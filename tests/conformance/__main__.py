@@ -48,7 +48,7 @@ def run_openapi(served: Served, spec_path: Path | None) -> bool:
     good = True
     embeds = product.EMBEDDING_ALIASES[0]
     wanted = openapi.checks(product.TEXT_ALIASES[0], embeds)
-    wanted += stored.checks(embeds, product.TRANSCRIPTION_ALIASES[0], product.IMAGE_ALIASES[0])
+    wanted += stored.checks(product.TEXT_ALIASES[0], embeds, product.TRANSCRIPTION_ALIASES[0], product.IMAGE_ALIASES[0])
     for check, problems in validate(Spec(spec_path), served.port, served.key, wanted):
         wrong = [problem for problem in problems if problem.partition(": ")[0] not in check.allowed]
         print(f"{'FAILED' if wrong else 'fits  '}  {check.name}: {check.schema}", flush=True)

@@ -46,7 +46,7 @@ class Counter:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
         headers["Authorization"] = f"Bearer {self._key}"
         body = await self._stand_ins.body(request.path, await request.read())
-        path = await self._stand_ins.path(request.rel_url.raw_path)
+        path = await self._stand_ins.path(request.rel_url.raw_path, request.query_string)
         query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
         self._waiting += 1
         self._settled.clear()

@@ -2,8 +2,9 @@
 mock server takes.
 
 A real one has what was put there, and looks at what it gets. So the proxy makes the thing first, through the same API
-and not counted, and asks for that instead; and it sends a real recording or picture where a case has none. Whether it
-can be looked up, changed, deleted or understood is then the server's own doing.
+and not counted, and asks for that instead; it sends a real recording or picture where a case has none, and has a small
+one made of a picture: a large one takes minutes on a processor. Whether it can be looked up, changed, deleted or
+understood is then the server's own doing.
 """
 
 import re
@@ -23,6 +24,7 @@ _BATCH = re.compile(r"/v1/batches/batch_id(?=/|$)")
 _SOUNDS = re.compile(r"/v1/audio/(transcriptions|translations)$")
 _IMAGES = re.compile(r"/v1/images/(edits|variations)$")
 _CONTENT = b"Example data"
+_LARGE, _SMALL = b"1024x1024", b"64x64"
 _INPUT_FILE = "input_file_id"
 _ASKED: dict[str, Json] = {"model": "model", "input": "Say hello.", "max_output_tokens": 1}
 _LONG = 200
@@ -39,15 +41,17 @@ class StandIns:
         self._sound = wav(1.0)
         self._image = encoded(drawn(("otter",), width=64).resize((64, 64)).convert("RGBA"))
 
-    async def path(self, path: str) -> str:
-        """The path to ask for in place of the one that a case asks for."""
+    async def path(self, path: str, query: str) -> str:
+        """The path to ask for in place of the one that a case asks for with this query."""
         if _FILE.match(path):
             return _FILE.sub(f"/v1/files/{await self._file(_CONTENT, 'user_data')}", path)
         if _UPLOAD.match(path):
             wanted = {"bytes": len(_CONTENT), "filename": "a", "mime_type": "text/plain", "purpose": "user_data"}
             return _UPLOAD.sub(f"/v1/uploads/{await self._made('/v1/uploads', aiohttp.JsonPayload(wanted))}", path)
         if _RESPONSE.match(path):
-            asked = aiohttp.JsonPayload(_ASKED)
+            # only a response that is made in the background can be cancelled or followed
+            background = path.endswith("/cancel") or "stream=true" in query
+            asked = aiohttp.JsonPayload(_ASKED | {"background": background})
             return _RESPONSE.sub(f"/v1/responses/{await self._made('/v1/responses', asked)}", path)
         if _BATCH.match(path):
             return _BATCH.sub(f"/v1/batches/{await self._batch(_LONG if path.endswith('/cancel') else 1)}", path)
@@ -58,7 +62,7 @@ class StandIns:
         if _SOUNDS.search(path):
             return body.replace(_CONTENT, self._sound)
         if _IMAGES.search(path):
-            return body.replace(_CONTENT, self._image)
+            return body.replace(_CONTENT, self._image).replace(_LARGE, _SMALL)
         if path == "/v1/batches" and body:
             asked = orjson.loads(body)
             if asked.get(_INPUT_FILE) == _INPUT_FILE:

@@ -1,4 +1,5 @@
-"""Checks of answers about what is sent as a form, or kept: files, uploads, batches, sound and images."""
+"""Checks of answers about what is sent as a form, or kept: files, uploads, batches, responses in the background, sound
+and images."""
 
 import time
 from collections.abc import Callable
@@ -17,10 +18,11 @@ _BOUNDARY = "conformance"
 _FILES, _UPLOADS, _BATCHES = "/v1/files", "/v1/uploads", "/v1/batches"
 _EMBEDDINGS = "/v1/embeddings"
 _BATCH_S = 90.0
-_OVER = ("completed", "failed", "cancelled", "expired")
+_RESPONSES = "/v1/responses"
+_OVER = ("completed", "incomplete", "failed", "cancelled", "expired")
 
 
-def checks(embedding_model: str, speech_model: str, image_model: str) -> list[Check]:
+def checks(text_model: str, embedding_model: str, speech_model: str, image_model: str) -> list[Check]:
     """Every kind of answer that these resources give."""
     return [
         Check("file sent", "OpenAIFile", 200, _file()),
@@ -31,6 +33,7 @@ def checks(embedding_model: str, speech_model: str, image_model: str) -> list[Ch
         Check("a file for nothing", "ErrorResponse", 400, _form(_FILES, {"purpose": "fun"}, file=b"x")),
         *_uploads(),
         *_batches(embedding_model),
+        *_responses(text_model),
         *_sounds(speech_model),
         *_images(image_model),
     ]
@@ -75,6 +78,43 @@ def _batches(model: str) -> list[Check]:
     ]
 
 
+def _responses(model: str) -> list[Check]:
+    asked: dict[str, Json] = {
+        "model": model,
+        "input": "Name one colour.",
+        "max_output_tokens": 8,
+        "background": True,
+    }
+    begun, answer, event = _posted(_RESPONSES, asked), "Response", "ResponseStreamEvent"
+    done = r'\{"type":"response\.(completed|incomplete)"'
+
+    def at(more: str) -> Callable[[Any], Ask]:
+        return lambda made: _got(f"{_RESPONSES}/{made['id']}{more}")
+
+    def ended(made: Any) -> Ask:
+        return lambda port, key: _when_over(port, key, f"{_RESPONSES}/{made['id']}")
+
+    def cancelled(made: Any) -> Ask:
+        return _posted(f"{_RESPONSES}/{made['id']}/cancel")
+
+    followed = _after(begun, at("?stream=true&starting_after=2"))
+    return [
+        Check("response in the background", answer, 200, begun),
+        Check("response in the background, shown", answer, 200, _after(begun, at(""))),
+        Check("response in the background, over", answer, 200, _after(begun, ended)),
+        Check("response in the background, cancelled", answer, 200, _after(begun, cancelled)),
+        Check(
+            "response in the background, streamed",
+            event,
+            200,
+            _posted(_RESPONSES, asked | {"stream": True}),
+            streamed=True,
+            done=done,
+        ),
+        Check("response in the background, followed", event, 200, followed, streamed=True, done=done),
+    ]
+
+
 def _sounds(model: str) -> list[Check]:
     heard, said = "CreateTranscriptionResponse", "CreateTranslationResponse"
     sound = RECORDING.read_bytes()
@@ -99,6 +139,8 @@ def _sounds(model: str) -> list[Check]:
 
 def _images(model: str) -> list[Check]:
     asked: dict[str, Json] = {"model": model, "prompt": "an otter", "size": "64x64", "steps": 2}
+    streamed: dict[str, Json] = {"stream": True, "partial_images": 1, "size": "1024x1024"}
+    edited = {"model": model, "prompt": "an otter", "stream": "true", "size": "1024x1024", "steps": "2"}
     picture = encoded(drawn(("otter",)).resize((64, 64)))
     path = "/v1/images/generations"
     return [
@@ -111,6 +153,23 @@ def _images(model: str) -> list[Check]:
             "ImagesResponse",
             200,
             _form("/v1/images/edits", {"model": model, "prompt": "an otter", "size": "64x64"}, image=picture),
+        ),
+        Check("image varied", "ImagesResponse", 200, _form("/v1/images/variations", {"model": model}, image=picture)),
+        Check(
+            "images streamed",
+            "ImageGenStreamEvent",
+            200,
+            _posted(path, asked | streamed),
+            streamed=True,
+            done=r'\{"type":"image_generation\.completed"',
+        ),
+        Check(
+            "image edited, streamed",
+            "ImageEditStreamEvent",
+            200,
+            _form("/v1/images/edits", edited, image=picture),
+            streamed=True,
+            done=r'\{"type":"image_edit\.completed"',
         ),
         Check("no images", "ErrorResponse", 400, _posted(path, asked | {"n": 0})),
     ]

@@ -17,13 +17,16 @@ ANSWER = {
 
 
 class Far(ThreadingHTTPServer):
-    """`broken`: every request is answered with 500. `asked` are the bodies that came."""
+    """`broken`: every request is answered with 500. `asked` are the bodies that came; none is answered while `open` is
+    not set."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.broken = False
+        self.open = threading.Event()
+        self.open.set()
         self.asked: list[dict[str, object]] = []
 
     @property
@@ -46,6 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(body)
+        self.server.open.wait()
         if self.server.broken:
             self._answer(500, {"error": {"message": "out of order", "type": "server_error"}})
         else:
@@ -72,6 +76,7 @@ def far_service() -> Iterator[Far]:
     try:
         yield server
     finally:
+        server.open.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -1,10 +1,15 @@
 """Every request is a flow run: recorded, retried, cancelled, held back by its pool; with the real Prefect child."""
 
+import os
+import signal
 import time
 from threading import Thread
+from typing import Any
 
 import httpx2
 import pytest
+from openai import OpenAI
+from openai.types.responses import Response
 
 from tests.system.conftest import MakeProduct
 from tests.system.far import Far
@@ -158,8 +163,7 @@ def test_a_pool_s_limit_bounds_what_runs_at_once(served: Product, flows: FlowApi
 
 
 def test_what_a_key_ran_is_its_own(served: Product) -> None:
-    ann, bob = (served.told("tokens", "create", name, "--scope", "user").strip() for name in ("ann", "bob"))
-    eventually(lambda: served.post(PATH, SHORT, key=bob).status_code == 200, 5, what=lambda: "the key is not taken")
+    ann, bob = served.new_key("ann"), served.new_key("bob")
     run = served.post(PATH, SHORT, key=ann).headers["x-coderai-run"]
     address = f"{served.url}/v1/runs/{run}"
     assert httpx2.get(address, headers=served.headers(ann)).json()["id"] == run
@@ -170,6 +174,61 @@ def test_what_a_key_ran_is_its_own(served: Product) -> None:
     assert run not in httpx2.get(f"{served.url}/v1/runs", headers=served.headers(bob)).text
     for path in ("/flows/", "/flows/api/flow_runs/filter", "/flows/api/admin/version"):
         assert httpx2.get(f"{served.url}{path}", headers=served.headers(ann)).status_code == 403
+
+
+def test_a_response_in_the_background_is_a_flow_run(served: Product, flows: FlowApi) -> None:
+    asked: dict[str, Any] = {"model": CHAT, "max_output_tokens": 8, "background": True}
+    with served.client() as client:
+        first = client.responses.create(input="Say hi.", **asked)
+        assert first.status == "queued"
+        events = list(client.responses.retrieve(first.id, stream=True))
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        done = client.responses.retrieve(first.id)
+        assert done.output_text
+        assert events[-1] == client.responses.retrieve(first.id, stream=True, starting_after=len(events) - 2).__next__()
+        run = flows.run((done.model_extra or {})["run"], state="COMPLETED")
+        assert {f"response:{first.id}", f"model:{CHAT}", "key:first"} <= set(run["tags"])
+        stream = client.responses.create(input="And again.", previous_response_id=first.id, stream=True, **asked)
+        second = list(stream)[-1]
+        assert second.type in ("response.completed", "response.incomplete")
+        assert second.response.previous_response_id == first.id
+
+
+def test_a_response_in_the_background_is_cancelled(served: Product, flows: FlowApi) -> None:
+    asked: dict[str, Any] = {"model": CHAT, "input": "Count.", "max_output_tokens": 3000, "background": True}
+    with served.client() as client:
+        for by_its_run in (True, False):
+            made = client.responses.create(**asked, extra_body={"ignore_eos": True})
+            eventually(lambda: not idle(served), 30, what=lambda: served.log[-3000:])
+            if by_its_run:
+                flows.cancel((made.model_extra or {})["run"])
+            else:
+                assert client.responses.cancel(made.id).status == "cancelled"
+            eventually(lambda: idle(served), CANCEL_WITHIN_S, what=lambda: str(served.engines()))
+            eventually(
+                lambda made=made: client.responses.retrieve(made.id).status == "cancelled",  # type: ignore[misc]
+                10,
+                what=lambda: served.log[-3000:],
+            )
+
+
+def test_a_response_in_the_background_is_retried_in_its_run(served: Product, flows: FlowApi, far: Far) -> None:
+    far.open.clear()
+    before = len(far.asked)
+    try:
+        with served.client() as client:
+            made = client.responses.create(model="far", input="Are you there?", background=True)
+            run = (made.model_extra or {})["run"]
+            eventually(lambda: len(far.asked) > before, 30, what=lambda: served.log[-3000:])
+            assert client.responses.cancel(made.id).status == "cancelled"
+            flows.run(run, state="CANCELLED")
+            far.open.set()
+            flows.retry(run)
+            eventually(lambda: client.responses.retrieve(made.id).output_text, 30, what=lambda: served.log[-3000:])
+            done = client.responses.retrieve(made.id)
+            assert (done.status, done.output_text) == ("completed", "from afar")
+    finally:
+        far.open.set()
 
 
 def test_a_deployment_edited_over_the_api_runs_no_command(served: Product, flows: FlowApi, far: Far) -> None:
@@ -185,3 +244,29 @@ def test_a_deployment_edited_over_the_api_runs_no_command(served: Product, flows
     run = ask(served, FAR, **{"X-Coderai-Lane": "job"}).json()["id"]
     eventually(lambda: flows.run(run)["state_type"] in TERMINAL, 30, what=lambda: str(flows.run(run)))
     assert not trap.exists()
+
+
+def test_a_response_in_the_background_outlives_its_worker_process(served: Product, flows: FlowApi, far: Far) -> None:
+    far.open.clear()
+    before = len(far.asked)
+    with served.client() as client:
+        made = client.responses.create(model="far", input="Are you there?", background=True)
+        eventually(lambda: len(far.asked) > before, 30, what=lambda: served.log[-3000:])
+        assert client.responses.retrieve(made.id).status == "in_progress"
+        os.kill(served.pid_of("api.worker"), signal.SIGKILL)
+        far.open.set()
+        done = _over(client, made.id, served)
+    assert (done.status, done.output_text) == ("completed", "from afar")
+    assert flows.run((done.model_extra or {})["run"], state="COMPLETED")["run_count"] == 2
+
+
+def _over(client: OpenAI, response: str, served: Product) -> Response:
+    """The response, once it is over."""
+    last: list[Response] = []
+
+    def over() -> bool:
+        last[:] = [client.responses.retrieve(response)]
+        return last[0].status not in ("queued", "in_progress")
+
+    eventually(over, 90, what=lambda: f"{last}\n{served.log[-3000:]}", pause_s=0.5)
+    return last[0]

@@ -48,7 +48,7 @@ def skeleton_of(body: Body, entry: ModelEntry) -> Body:
     """What the response repeats of its request; what the request does not settle is null, or the model's own."""
     text, reasoning = _inner(body, "text"), _inner(body, "reasoning")
     settled: Body = {
-        "background": False,
+        "background": body.get("background") is True,
         "instructions": body.get("instructions"),
         "max_output_tokens": body.get("max_output_tokens"),
         "max_tool_calls": body.get("max_tool_calls"),

@@ -1,13 +1,14 @@
-"""Stored responses: look at one, list what it was given, delete it."""
+"""Stored responses: look at one, follow or cancel one in the background, list what it was given, delete it."""
 
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from api.cold import ServicesDep, UserKey
-from api.openai.responses import store
+from api.openai.responses import background, store
+from api.openai.responses.follow import Follower, followed
 from infra.errors import InvalidRequest, NotFound
 from infra.types import Frozen, ItemId, Json, ResponseId
 
@@ -40,24 +41,37 @@ class ItemQuery(Frozen):
     after: ItemId | None = Field(None, max_length=100, description="List what follows this item.")
 
 
-@router.get("/{response_id}", summary="Show a stored response")
+@router.get("/{response_id}", summary="Show or follow a stored response", response_model=dict[str, Any])
 async def show_response(
-    response_id: ResponseId, services: ServicesDep, key: UserKey, stream: bool | None = None
-) -> dict[str, Any]:
-    """A response of the caller's own; an admin key sees all."""
-    if stream:
+    response_id: ResponseId,
+    services: ServicesDep,
+    key: UserKey,
+    stream: Annotated[
+        bool | None, Query(description="Follow one that is made in the background, event by event.")
+    ] = None,
+    starting_after: Annotated[
+        int | None, Query(ge=0, description="The number of the last event that is known.")
+    ] = None,
+) -> dict[str, Any] | Response:
+    """A response of the caller's own; an admin key sees all. One in the background has the status `queued` or
+    `in_progress` until it is over, and names its `run`."""
+    stored = await _stored(services, key, response_id)
+    if not stream:
+        return stored.shown
+    if stored.status is None:
         raise InvalidRequest(
-            "only a response made in the background could be followed, and none is here: leave out 'stream'",
+            "only a response that was made in the background can be followed: leave out 'stream'",
             param="stream",
             code="unsupported_parameter",
         )
-    return (await _stored(services, key, response_id)).response
+    follower = Follower(services, store.Whose.of(key), response_id)
+    return followed(follower, stored.run, -1 if starting_after is None else starting_after)
 
 
 @router.delete("/{response_id}", summary="Delete a stored response")
 async def delete_response(response_id: ResponseId, services: ServicesDep, key: UserKey) -> ResponseDeleted:
-    """It cannot be looked at or gone on from any more."""
-    await asyncio.to_thread(store.remove, services.database, store.Whose.of(key), response_id)
+    """It cannot be looked at or gone on from any more; one that is being made in the background is ended."""
+    await background.remove(services, key, response_id)
     return ResponseDeleted(id=response_id)
 
 
@@ -79,14 +93,16 @@ async def list_input(
 
 
 @router.post("/{response_id}/cancel", summary="Cancel a response that is made in the background")
-async def cancel_response(response_id: ResponseId, services: ServicesDep, key: UserKey) -> None:
-    """Always refused: every response here is made while its client waits, who leaves, or cancels its run, to end it."""
-    await _stored(services, key, response_id)
-    raise InvalidRequest(
-        "Cannot cancel a synchronous response. To end a request under way, close its connection, or POST "
-        "/v1/runs/{run}/cancel with the run of its header X-Coderai-Run",
-        param="response_id",
-    )
+async def cancel_response(response_id: ResponseId, services: ServicesDep, key: UserKey) -> dict[str, Any]:
+    """End it; one that is over is shown as it is. Refused for a response that is made while its client waits, who
+    leaves, or cancels its run, to end it."""
+    if (await _stored(services, key, response_id)).status is None:
+        raise InvalidRequest(
+            "Cannot cancel a synchronous response. To end a request under way, close its connection, or POST "
+            "/v1/runs/{run}/cancel with the run of its header X-Coderai-Run",
+            param="response_id",
+        )
+    return (await background.cancel(services, key, response_id)).shown
 
 
 async def _stored(services: ServicesDep, key: UserKey, response_id: ResponseId) -> store.Stored:

@@ -1,13 +1,13 @@
 """`POST /v1/responses`: what is taken, what is ignored, what is refused.
 
-Honoured: model, input, instructions, previous_response_id, store, stream, tools (functions), tool_choice,
+Honoured: model, input, instructions, previous_response_id, store, background, stream, tools (functions), tool_choice,
 parallel_tool_calls, text.format, max_output_tokens, temperature, top_p, top_logprobs, include
 (message.output_text.logprobs), truncation, metadata, and, as in a chat, `Sampling`, reasoning.effort by models that
 know it, enable_thinking, chat_template_kwargs.
 
 | field | here | reason |
 |---|---|---|
-| background, conversation, prompt, context_management | 400 | a job and previous_response_id do what the first two do |
+| conversation, prompt, context_management | 400 | previous_response_id does what the first one does |
 | tools of OpenAI's own (web_search, mcp, …), custom tools | 400 | the model could not call them |
 | input_image | taken; 400 by a model of this install | a far service may see |
 | input_file, item_reference, items of OpenAI's own tools | 400 | there is nothing to look them up in |
@@ -183,7 +183,6 @@ KNOWN: Final = frozenset(ResponsesBody.__annotations__) | frozenset(Sampling.__a
 _ADAPTER: Final = TypeAdapter(ResponsesBody)
 
 _MISSING: Final = {
-    "background": "nothing is done in the background here: send X-Coderai-Lane: job, and fetch the answer from its run",
     "conversation": "there are no conversation objects here: name the response to go on from in 'previous_response_id'",
     "prompt": "there are no stored prompts here: give the text in 'instructions' and 'input'",
     "context_management": "a conversation is not compacted here: leave it out, or set 'truncation' to 'auto'",
@@ -200,6 +199,10 @@ def check(body: Body, *, far: bool = False) -> None:
     for field, sentence in _MISSING.items():
         if body.get(field) not in (None, False):
             raise InvalidRequest(sentence, param=field, code="unsupported_parameter")
+    if body.get("background") is True and body.get("store") is False:
+        raise InvalidRequest(
+            "a response that is made in the background is stored, to be fetched later: leave out 'store'", param="store"
+        )
     if not far:
         check_known(body, KNOWN)
     _check_kinds(body, far)

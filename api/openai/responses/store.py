@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import orjson
-from sqlmodel import Session, col, delete, func, select, update
+from sqlalchemy import ColumnElement
+from sqlmodel import Session, col, delete, func, or_, select, update
 
 from infra.database import Database
 from infra.errors import InvalidRequest, NotFound
+from infra.response_rows import ANSWERED, UNDER_WAY
 from infra.tables import ResponseRow
 from infra.tokens import Key
-from infra.types import Json, KeyName, ResponseId
+from infra.types import Json, KeyName, ResponseId, RunId
 
 Body = dict[str, Json]
 
@@ -25,10 +27,18 @@ _AT_ONCE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A response with the input items of its own request."""
+    """A response with the input items of its own request. `status` is that of one that is made in the background, None
+    of others; `run` the flow run that makes it, once it is known."""
 
     response: Body
     input: list[Body]
+    status: str | None = None
+    run: RunId | None = None
+
+    @property
+    def shown(self) -> Body:
+        """The response as its owner sees it."""
+        return self.response if self.run is None else {**self.response, "run": self.run}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,8 @@ class Whose:
 
 
 def keep(database: Database, key: KeyName, response: Body, given: list[Body]) -> None:
-    """Store a response with the items that its request gave; what it goes on from is in use again.
+    """Store a response with the items that its request gave; what it goes on from is in use again. One that is made in
+    the background is stored before it has an answer.
 
     Raises:
         DiskFull, DatabaseUnusable: it is not stored.
@@ -61,6 +72,7 @@ def keep(database: Database, key: KeyName, response: Body, given: list[Body]) ->
         used_at=now,
         response=response,
         input=given,
+        status=str(response["status"]) if response.get("background") is True else None,
     )
     with database.write() as session:
         session.add(row)
@@ -79,7 +91,7 @@ def get(database: Database, whose: Whose, response_id: ResponseId) -> Stored:
         row = session.get(ResponseRow, response_id)
     if row is None or not _sees(whose, row):
         raise _missing(response_id)
-    return Stored(row.response, row.input)
+    return Stored(row.response, row.input, row.status, None if row.run_id is None else RunId(row.run_id))
 
 
 def remove(database: Database, whose: Whose, response_id: ResponseId) -> None:
@@ -100,7 +112,7 @@ def conversation(database: Database, whose: Whose, response_id: ResponseId) -> l
 
     Raises:
         NotFound: it, or one before it, is not there (any more), or is another key's.
-        InvalidRequest: the conversation has become too long.
+        InvalidRequest: the conversation has become too long, or one of them has no answer.
     """
     turns: list[list[Body]] = []
     wanted: ResponseId | None = response_id
@@ -109,6 +121,8 @@ def conversation(database: Database, whose: Whose, response_id: ResponseId) -> l
             row = session.get(ResponseRow, wanted)
             if row is None or not _sees(whose, row):
                 raise _gone(response_id, wanted)
+            if row.status is not None and row.status not in ANSWERED:
+                raise _unanswered(wanted, row.status)
             if len(turns) >= MAX_CHAIN:
                 raise InvalidRequest(
                     f"a conversation may have {MAX_CHAIN} responses: begin a new one", param="previous_response_id"
@@ -121,22 +135,25 @@ def conversation(database: Database, whose: Whose, response_id: ResponseId) -> l
 
 
 def prune(database: Database, keep_days: float, max_bytes: int) -> int:
-    """Delete what was not used for `keep_days`, and of the rest the longest unused until it fits; how many went.
+    """Delete what was not used for `keep_days`, and of the rest the longest unused until it fits; how many went. What
+    is still being made stays.
 
     Raises:
         DiskFull, DatabaseUnusable: nothing was deleted.
     """
     oldest = datetime.now(UTC) - timedelta(days=keep_days)
     with database.write() as session:
-        gone = session.exec(delete(ResponseRow).where(col(ResponseRow.used_at) < oldest)).rowcount
+        gone = session.exec(delete(ResponseRow).where(_made(), col(ResponseRow.used_at) < oldest)).rowcount
         over = (session.exec(select(func.sum(ResponseRow.size_bytes))).one() or 0) - max_bytes
         while over > 0:
-            longest = select(ResponseRow.id, ResponseRow.size_bytes).order_by(col(ResponseRow.used_at)).limit(_AT_ONCE)
+            longest = select(ResponseRow.id, ResponseRow.size_bytes).where(_made())
             doomed: list[str] = []
-            for response_id, size_bytes in session.exec(longest):
+            for response_id, size_bytes in session.exec(longest.order_by(col(ResponseRow.used_at)).limit(_AT_ONCE)):
                 if over > 0:
                     doomed.append(response_id)
                     over -= size_bytes
+            if not doomed:
+                break
             session.exec(delete(ResponseRow).where(col(ResponseRow.id).in_(doomed)))
             gone += len(doomed)
     return gone
@@ -151,12 +168,26 @@ def _ids(session: Session, last: str | None) -> list[str]:
     return ids
 
 
+def _made() -> ColumnElement[bool]:
+    """Which rows have all that they will have."""
+    return or_(col(ResponseRow.status).is_(None), col(ResponseRow.status).not_in(UNDER_WAY))
+
+
 def _sees(whose: Whose, row: ResponseRow) -> bool:
     return whose.everybody or row.key_name == whose.key
 
 
 def _missing(response_id: ResponseId) -> NotFound:
     return NotFound(f"Response with id '{response_id[:100]}' not found.", param="response_id")
+
+
+def _unanswered(response_id: ResponseId, status: str) -> InvalidRequest:
+    what = "wait for its end" if status in UNDER_WAY else "go on from one that has an answer"
+    return InvalidRequest(
+        f"Previous response with id '{response_id[:100]}' is {status}: {what}",
+        param="previous_response_id",
+        code="previous_response_not_completed",
+    )
 
 
 def _gone(asked: ResponseId, missing: ResponseId) -> NotFound:

@@ -4,9 +4,8 @@ import orjson
 
 from api.asgi import EventStream
 from api.errors import error_object
-from infra.errors import RateLimited, UpstreamRefused, UserError
 from infra.types import Json
-from tasks.responses.answer import failed
+from tasks.responses.answer import error_code, failed
 from tasks.responses.events import encoded
 
 _END = b"\n\n"
@@ -28,17 +27,10 @@ class ResponseStream(EventStream):
 
     async def tell(self, error: Exception) -> None:
         """Say that the response has failed."""
-        response = failed(self._began, _code(error), str(error_object(error)["message"]))
+        response = failed(self._began, error_code(error), str(error_object(error)["message"]))
         event: dict[str, Json] = {
             "type": "response.failed",
             "sequence_number": self._events,
             "response": response,
         }
         await self.conclude(encoded(event))
-
-
-def _code(error: Exception) -> str:
-    """One of the codes that a response's error may have."""
-    if isinstance(error, RateLimited):
-        return "rate_limit_exceeded"
-    return "invalid_prompt" if isinstance(error, UserError | UpstreamRefused) else "server_error"

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from openai import AsyncOpenAI
+from openai.types.responses import Response
 
+from infra.response_rows import BackgroundResponses
+from infra.types import ResponseId, RunId
+from tasks.responses.answer import begun, response_of
+from tests.api.beside_prefect import Flows, beside_prefect
 from tests.api.conftest import Front, StartFront
 
 USAGE = {
@@ -106,3 +111,54 @@ def _client(front: Front, scope: str) -> AsyncOpenAI:
         timeout=20,
         _strict_response_validation=True,
     )
+
+
+@pytest.fixture
+async def flows(start_front: StartFront) -> AsyncIterator[Flows]:
+    """A front beside a fake of Prefect's API."""
+    async with beside_prefect(start_front) as both:
+        yield both
+
+
+@dataclass
+class Background:
+    """Responses in the background of a front whose jobs nobody carries out but the test."""
+
+    flows: Flows
+    clients: dict[str, AsyncOpenAI]
+
+    @property
+    def client(self) -> AsyncOpenAI:
+        """With a key of the scope user."""
+        return self.clients["user"]
+
+    @property
+    def rows(self) -> BackgroundResponses:
+        """What the worker process tells of them."""
+        return BackgroundResponses(self.flows.front.services.database)
+
+    async def begun(self, **request: Any) -> Response:
+        """A new one."""
+        asked: dict[str, Any] = {"model": "tiny", "input": "hi", "background": True} | request
+        made: Response = await self.client.responses.create(**asked)
+        return made
+
+    def run(self, response: str) -> dict[str, Any]:
+        """Its flow run, as Prefect has it."""
+        (found,) = [run for run in self.flows.prefect.runs.values() if f"response:{response}" in run["tags"]]
+        return found
+
+    def answer(self, response: str, text: str = "Hello.") -> None:
+        """What the worker process does when the job has its answer."""
+        run = RunId(self.run(response)["id"])
+        self.rows.begin(ResponseId(response), run)
+        made = response_of(begun({}), {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
+        self.rows.answer(ResponseId(response), made)
+
+
+@pytest.fixture
+async def background(flows: Flows) -> AsyncIterator[Background]:
+    """Responses in the background."""
+    async with AsyncExitStack() as stack:
+        scopes = flows.front.keys
+        yield Background(flows, {each: await stack.enter_async_context(_client(flows.front, each)) for each in scopes})

@@ -244,7 +244,8 @@ async def test_the_oldest_turns_go_where_truncation_is_auto(open_desk: OpenDesk)
 @pytest.mark.parametrize(
     ("request_", "param"),
     [
-        ({"background": True}, "background"),
+        ({"background": True, "store": False}, "store"),
+        ({"background": "yes"}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),

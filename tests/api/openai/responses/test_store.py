@@ -13,9 +13,10 @@ from api.openai.responses.store import Whose
 from infra.database import Database, open_database
 from infra.errors import InvalidRequest, NotFound
 from infra.migrate import migrate
+from infra.response_rows import BackgroundResponses
 from infra.tables import ResponseRow
 from infra.tokens import Key
-from infra.types import KeyName, ResponseId
+from infra.types import KeyName, ResponseId, RunId
 
 ANN, BOB = Whose(KeyName("ann")), Whose(KeyName("bob"))
 ADMIN = Whose.of(Key(KeyName("boss"), "admin"))
@@ -114,3 +115,39 @@ def test_what_is_over_the_limit_goes_the_longest_unused_first(database: Database
         store.get(database, ANN, ResponseId("a"))
     assert store.prune(database, 30, 2500) == 0
     assert store.prune(database, 30, 1) == 2
+
+
+def queued(database: Database, name: str) -> BackgroundResponses:
+    response: Any = {"id": name, "background": True, "status": "queued", "output": []}
+    store.keep(database, ANN.key, response, [{"type": "message", "id": f"in {name}"}])
+    return BackgroundResponses(database)
+
+
+def test_one_in_the_background_names_its_run(database: Database) -> None:
+    rows = queued(database, "a")
+    assert "run" not in store.get(database, ANN, ResponseId("a")).shown
+    rows.queued(ResponseId("a"), RunId("r"))
+    stored = store.get(database, ANN, ResponseId("a"))
+    assert (stored.status, stored.shown["run"]) == ("queued", "r")
+    kept(database, "b")
+    assert store.get(database, ANN, ResponseId("b")).status is None
+
+
+def test_what_has_no_answer_is_not_gone_on_from(database: Database) -> None:
+    rows = queued(database, "a")
+    for status, words in (("queued", "wait for its end"), ("cancelled", "has an answer")):
+        if status == "cancelled":
+            rows.end(ResponseId("a"), "cancelled")
+        with pytest.raises(InvalidRequest, match=f"is {status}: .*{words}"):
+            store.conversation(database, ANN, ResponseId("a"))
+    queued(database, "b").answer(ResponseId("b"), {"status": "incomplete", "output": [{"id": "out b"}]})
+    assert ids(database, "b") == ["in b", "out b"]
+
+
+def test_what_is_still_being_made_does_not_go(database: Database) -> None:
+    rows = queued(database, "a")
+    aged(database, "a", 31)
+    assert store.prune(database, 30, 1) == 0
+    rows.end(ResponseId("a"), "cancelled")
+    aged(database, "a", 31)
+    assert store.prune(database, 30, 2**30) == 1

@@ -1,0 +1,112 @@
+"""Responses that are made in the background: how far each is, and its answer. Everything blocks.
+
+The front begins, shows and cancels them, the worker process makes them; the rows are what both know of each.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import orjson
+from sqlmodel import col, select
+
+from infra.database import Database
+from infra.tables import ResponseRow
+from infra.types import Frozen, Json, ResponseId, RunId
+
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+UNDER_WAY: Final[frozenset[str]] = frozenset({"queued", "in_progress"})
+"""The statuses of a response that is still to get its end."""
+ANSWERED: Final[frozenset[str]] = frozenset({"completed", "incomplete"})
+"""The statuses of a response that can be gone on from."""
+RUN_TAG: Final = "response"
+"""The kind of tag by which a flow run names the response that it makes: `response:<id>`."""
+_OF_ANSWER: Final = ("status", "completed_at", "incomplete_details", "output", "usage")
+"""What an answer adds to the response as it was begun."""
+
+
+class UnderWay(Frozen):
+    """A response that is not over; `run` is the flow run that makes it, None until that is known."""
+
+    id: ResponseId
+    run: RunId | None
+    created_at: datetime
+
+
+class BackgroundResponses:
+    """The responses of one install that are made in the background. What is said of one that was deleted, or that was
+    not made in the background, goes unheard."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def under_way(self) -> list[UnderWay]:
+        """Those that are not over."""
+        wanted = select(ResponseRow.id, ResponseRow.run_id, ResponseRow.created_at).where(
+            col(ResponseRow.status).in_(UNDER_WAY)
+        )
+        with self._database.read() as session:
+            found = session.exec(wanted).all()
+        return [
+            UnderWay(id=ResponseId(each), run=None if run is None else RunId(run), created_at=created_at)
+            for each, run, created_at in found
+        ]
+
+    def knows(self, response: ResponseId) -> bool:
+        """Whether there is such a response."""
+        with self._database.read() as session:
+            return session.exec(select(ResponseRow.id).where(ResponseRow.id == response)).first() is not None
+
+    def queued(self, response: ResponseId, run: RunId) -> None:
+        """Note the flow run that will make it."""
+        with self._changing(response) as row:
+            if row is not None:
+                row.run_id = run
+
+    def begin(self, response: ResponseId, run: RunId) -> None:
+        """Its flow run has begun. One that has its answer keeps it until there is another one."""
+        with self._changing(response) as row:
+            if row is not None:
+                row.run_id = run
+                if row.status not in ANSWERED:
+                    _become(row, "in_progress", None)
+
+    def answer(self, response: ResponseId, answer: dict[str, Json]) -> None:
+        """It has its answer, a whole response object. One that was cancelled meanwhile stays so."""
+        with self._changing(response) as row:
+            if row is not None and row.status in UNDER_WAY | ANSWERED:
+                row.response = row.response | {name: answer[name] for name in _OF_ANSWER if name in answer}
+                _become(row, str(answer["status"]), None)
+
+    def end(
+        self, response: ResponseId, status: Literal["failed", "cancelled"], error: dict[str, Json] | None = None
+    ) -> None:
+        """It ends without an answer; `error` is OpenAI's object. One that is over stays as it is."""
+        with self._changing(response) as row:
+            if row is not None and row.status in UNDER_WAY:
+                _become(row, status, error)
+
+    def forget(self, response: ResponseId) -> None:
+        """Remove one that could not be begun."""
+        with self._database.write() as session:
+            row = session.get(ResponseRow, response)
+            if row is not None:
+                session.delete(row)
+
+    @contextmanager
+    def _changing(self, response: ResponseId) -> Iterator[ResponseRow | None]:
+        """The row of a response in the background, kept from other writers until it is written."""
+        wanted = select(ResponseRow).where(ResponseRow.id == response, col(ResponseRow.status).is_not(None))
+        with self._database.write() as session:
+            row = session.exec(wanted.with_for_update()).first()
+            yield row
+            if row is not None:
+                session.add(row)
+
+
+def _become(row: ResponseRow, status: str, error: Json) -> None:
+    row.status = status
+    row.response = row.response | {"status": status, "error": error}
+    row.size_bytes = len(orjson.dumps(row.response)) + len(orjson.dumps(row.input))
+    row.used_at = datetime.now(UTC)

@@ -1,0 +1,131 @@
+"""Responses in the background, in a real database."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import delete
+
+from infra.database import Database, open_database
+from infra.migrate import migrate
+from infra.response_rows import BackgroundResponses
+from infra.tables import ResponseRow
+from infra.types import ResponseId, RunId
+from tests.infra.databases import postgres
+
+ONE, RUN = ResponseId("resp_1"), RunId("run-1")
+ANSWER: dict[str, Any] = {
+    "id": "another", "created_at": 9, "status": "completed", "completed_at": 10, "output": ["said"], "usage": {"n": 1},
+}  # fmt: skip
+ERROR: dict[str, Any] = {"code": "server_error", "message": "it broke"}
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    file = f"sqlite:///{tmp_path / 'coderai.db'}"
+    opened = open_database(request.getfixturevalue("postgres_url") if request.param == "postgres" else file)
+    migrate(opened)
+    with opened.write() as session:
+        session.exec(delete(ResponseRow))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rows(database: Database) -> BackgroundResponses:
+    put(database, ONE, "queued")
+    return BackgroundResponses(database)
+
+
+def put(database: Database, name: str, status: str | None) -> None:
+    now = datetime.now(UTC)
+    response: dict[str, Any] = {"id": name, "created_at": 1, "status": status or "completed", "output": []}
+    row = ResponseRow(
+        id=name, key_name="ann", size_bytes=0, created_at=now, used_at=now, response=response, input=[], status=status
+    )
+    with database.write() as session:
+        session.add(row)
+
+
+def found(database: Database, name: str = ONE) -> ResponseRow:
+    with database.read() as session:
+        row = session.get(ResponseRow, name)
+        assert row is not None
+        return row
+
+
+def test_one_is_begun_and_gets_its_answer(database: Database, rows: BackgroundResponses) -> None:
+    rows.queued(ONE, RUN)
+    (waiting,) = rows.under_way()
+    assert (waiting.id, waiting.run) == (ONE, RUN)
+    rows.begin(ONE, RUN)
+    assert (found(database).status, found(database).response["status"]) == ("in_progress", "in_progress")
+    rows.answer(ONE, ANSWER)
+    row = found(database)
+    assert (row.status, rows.under_way()) == ("completed", [])
+    assert row.response == ANSWER | {"id": ONE, "created_at": 1, "error": None}
+    assert row.size_bytes > 0
+
+
+def test_one_that_is_over_stays_so(database: Database, rows: BackgroundResponses) -> None:
+    rows.end(ONE, "cancelled")
+    rows.end(ONE, "failed", ERROR)
+    rows.answer(ONE, ANSWER)
+    assert (found(database).status, found(database).response["output"]) == ("cancelled", [])
+
+
+def test_one_that_failed_is_begun_again(database: Database, rows: BackgroundResponses) -> None:
+    rows.end(ONE, "failed", ERROR)
+    assert found(database).response["error"] == ERROR
+    rows.begin(ONE, RUN)
+    rows.answer(ONE, ANSWER)
+    assert (found(database).status, found(database).response["error"]) == ("completed", None)
+
+
+def test_an_answer_is_kept_until_there_is_another(database: Database, rows: BackgroundResponses) -> None:
+    rows.answer(ONE, ANSWER)
+    rows.begin(ONE, RUN)
+    assert found(database).status == "completed"
+    rows.answer(ONE, ANSWER | {"output": ["said anew"]})
+    assert found(database).response["output"] == ["said anew"]
+
+
+def test_of_others_nothing_is_changed(database: Database, rows: BackgroundResponses) -> None:
+    put(database, "resp_2", None)
+    before = found(database, "resp_2").response
+    for name in (ResponseId("resp_2"), ResponseId("nobody")):
+        rows.queued(name, RUN)
+        rows.begin(name, RUN)
+        rows.answer(name, ANSWER)
+        rows.end(name, "failed", ERROR)
+    assert (found(database, "resp_2").response, found(database, "resp_2").run_id) == (before, None)
+
+
+def test_what_two_processes_write_at_once_is_both_there(database: Database, rows: BackgroundResponses) -> None:
+    names = [ResponseId(f"resp_at_once_{number}") for number in range(20)]
+    for name in names:
+        put(database, name, "queued")
+    other = BackgroundResponses(database)
+    with ThreadPoolExecutor(2) as threads:
+        noted = [threads.submit(rows.queued, name, RUN) for name in names]
+        told = [threads.submit(other.answer, name, ANSWER) for name in names]
+    for each in (*noted, *told):
+        each.result()
+    assert {(found(database, name).run_id, found(database, name).status) for name in names} == {(RUN, "completed")}
+
+
+def test_one_that_could_not_be_begun_is_forgotten(database: Database, rows: BackgroundResponses) -> None:
+    assert rows.knows(ONE)
+    rows.forget(ONE)
+    rows.forget(ONE)
+    assert not rows.knows(ONE)
+    assert rows.under_way() == []
