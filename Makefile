@@ -43,7 +43,7 @@ serve: $(BASE) $(PACKAGED) $(PIPER) ## install what is needed into .venv, then s
 test: $(DEV) $(PACKAGED) $(PIPER) ## all checks and all tests that this machine can run (no GPU needed)
 	@$(MAKE) --no-print-directory static
 	@echo "== tests"
-	@$(PY) -m pytest -m "not gpu" -n $(TEST_PROCESSES) --dist loadfile --durations=10 --durations-min=5 $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not gpu" -n $(TEST_PROCESSES) --dist loadfile -rs --durations=10 --durations-min=5 $(PYTEST_ARGS)
 
 # Debian's Chromium and PostgreSQL, for the tests that use them; without these they are skipped and say so.
 TEST_PACKAGES := chromium postgresql

@@ -24,8 +24,6 @@ from workers.packaged.catalogue import packaged_entries
 from workers.types import ModelEntry
 
 app = typer.Typer(help="Add, list, load, unload and remove models.", no_args_is_help=True)
-_console = Console()
-_warnings = Console(stderr=True, style="yellow")
 
 
 @app.command("add")
@@ -70,9 +68,9 @@ def add(
 
 def _tell_added(entry: ModelEntry) -> None:
     """What was added, and what is missing to load it."""
-    _console.print(f"added {entry.name} ({', '.join(entry.capabilities)})", highlight=False, soft_wrap=True)
+    Console().print(f"added {entry.name} ({', '.join(entry.capabilities)})", highlight=False, soft_wrap=True)
     if missing := missing_libraries(entry.format):
-        _warnings.print(
+        Console(stderr=True, style="yellow").print(
             f"it cannot be loaded yet: {', '.join(missing)} not installed, {INSTALL}",
             highlight=False,
             soft_wrap=True,
@@ -89,9 +87,10 @@ def show_all() -> None:
     for entry in catalogue.entries:
         where = entry.service_url or str(entry.path)
         lines.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where))
-    _console.print(lines)
+    console = Console()
+    console.print(lines)
     for problem in catalogue.problems:
-        _console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)
+        console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)
 
 
 @app.command("show")
@@ -105,7 +104,7 @@ def show(name: Annotated[str, typer.Argument(help="A model's name or alias.")]) 
 @app.command("load")
 def load(name: Annotated[str, typer.Argument(help="A model's name or alias.")]) -> None:
     """Load a model into the running server and wait until it serves."""
-    with _console.status(f"loading {name}"):
+    with Console().status(f"loading {name}"):
         answer = call_front(load_settings(), "POST", "/admin/api/model-load", {"model": name})
     typer.echo(f"{answer['model']} is {answer['state']} on {answer['engine']}")
 

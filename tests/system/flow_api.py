@@ -3,12 +3,15 @@
 from typing import Any
 
 import httpx2
+import yaml
 
+from tests.repo.tree import read
 from tests.system.product import Product, eventually
 
 SHOWN_WITHIN_S = 30.0
 """The contract: a run is found by its id within that."""
 UP_WITHIN_S = 120.0
+DEPLOYED = {each["name"] for each in yaml.safe_load(read("prefect.yaml"))["deployments"]}
 TERMINAL = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
 
@@ -24,7 +27,15 @@ class FlowApi:
 
     def _is_up(self) -> bool:
         answer = self.post("/deployments/filter", {})
-        return answer.status_code == 200 and {one["name"] for one in answer.json()} >= {"chat", "rerank"}
+        return answer.status_code == 200 and {one["name"] for one in answer.json()} >= DEPLOYED
+
+    def job(self, path: str, body: object) -> str:
+        """Have a request done as a job; its run."""
+        headers = self._product.headers() | {"X-Coderai-Lane": "job"}
+        answer = httpx2.post(f"{self._product.url}{path}", json=body, headers=headers, timeout=20)
+        assert answer.status_code == 202, answer.text
+        run: str = answer.json()["id"]
+        return run
 
     def get(self, path: str) -> httpx2.Response:
         """A GET below /flows/api."""

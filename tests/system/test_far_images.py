@@ -12,7 +12,6 @@ from aiohttp.test_utils import TestServer
 from tests.far_service import GENERATED, KEY, OPENAI, PICTURE, FarService
 from tests.system.conftest import MakeProduct
 from tests.system.flow_api import FlowApi
-from tests.system.product import eventually
 
 pytestmark = pytest.mark.timeout(180)
 BODY = {"model": "painter", "prompt": "a fox", "n": 2, "seed": 7}
@@ -51,15 +50,7 @@ def test_a_job_keeps_its_images(make_product: MakeProduct) -> None:
         product.start()
         flows = FlowApi(product)
         flows.wait_until_up()
-
-        def posted() -> httpx2.Response | None:
-            headers = product.headers() | {"X-Coderai-Lane": "job"}
-            answer = httpx2.post(product.url + GENERATED, json=BODY, headers=headers, timeout=20)
-            return answer if answer.status_code == 202 else None
-
-        taken = eventually(posted, 30, what=lambda: product.log)  # its deployment may be the last one
-        assert taken is not None
-        run = taken.json()["id"]
+        run = flows.job(GENERATED, BODY)
         flows.run(run, state="COMPLETED", within_s=60)
         flows.require_tasks(run, "split", "part-1", "part-2", "merge")
         answer = httpx2.get(f"{product.url}/v1/runs/{run}/answer", headers=product.headers(), timeout=10).json()

@@ -9,7 +9,7 @@ from tests.pictures import pixels
 from tests.system.conftest import MakeProduct
 from tests.system.drawing import ASK, SEED, STEPS, Direct, good, row
 from tests.system.flow_api import FlowApi
-from tests.system.product import Product, eventually
+from tests.system.product import Product
 from tests.tiny_diffusers import FORGIVEN, write_tiny_sd15
 
 pytestmark = [
@@ -32,22 +32,14 @@ def served(make_product: MakeProduct, folder: Path) -> Product:
     return product
 
 
-def posted(served: Product, body: object) -> httpx2.Response | None:
-    headers = served.headers() | {"X-Coderai-Lane": "job"}
-    answer = httpx2.post(f"{served.url}/v1/images/generations", json=body, headers=headers, timeout=20)
-    return answer if answer.status_code == 202 else None
-
-
 def answer_of(served: Product, run: str) -> httpx2.Response:
     return httpx2.get(f"{served.url}/v1/runs/{run}/answer", headers=served.headers(), timeout=10)
 
 
 def test_a_job_keeps_its_images(served: Product, folder: Path) -> None:
     body = ASK | {"n": 2, "seed": SEED, "steps": STEPS}
-    taken = eventually(lambda: posted(served, body), 30, what=lambda: served.log)  # its deployment may be the last one
-    assert taken is not None
-    run = taken.json()["id"]
     flows = FlowApi(served)
+    run = flows.job("/v1/images/generations", body)
     flows.run(run, state="COMPLETED", within_s=100)
     flows.require_tasks(run, "split", "part-1", "part-2", "merge")
     answers = [good(answer_of(served, run)) for _ in range(2)]

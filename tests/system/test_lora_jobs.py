@@ -10,7 +10,7 @@ import pytest
 from tests.system.conftest import MakeProduct
 from tests.system.drawing import ASK, PROMPT, SEED, STEPS, decoded, good, row
 from tests.system.flow_api import FlowApi
-from tests.system.product import Product, eventually
+from tests.system.product import Product
 from tests.tiny_diffusers import FORGIVEN, write_tiny_sd15
 from tests.tiny_loras import write_lora
 
@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.timeout(300),  # two processes import torch, which takes each of them up to a minute
     *(pytest.mark.filterwarnings(warning) for warning in FORGIVEN),
 ]
+PATH = "/v1/images/generations"
 WANTED = ASK | {"seed": SEED, "steps": STEPS, "response_format": "b64_json"}
 STYLED = WANTED | {"loras": [{"id": "name:style", "weight": 0.7}]}
 
@@ -65,9 +66,8 @@ def direct(folder: Path, adapter: Path, weight: float) -> bytes:
     return bytes(drawn.images[0].tobytes())
 
 
-def posted(served: Product, body: object, **headers: str) -> httpx2.Response:
-    url = f"{served.url}/v1/images/generations"
-    return httpx2.post(url, json=body, headers=served.headers() | headers, timeout=100)
+def posted(served: Product, body: object) -> httpx2.Response:
+    return served.post(PATH, body, timeout_s=100)
 
 
 def only(body: Any) -> bytes:
@@ -86,14 +86,8 @@ def test_an_adapter_s_whole_way(served: Product, folder: Path, adapter: Path) ->
     (listed,) = served.get("/v1/loras")["data"]
     recorded = flows.run(answer.headers["x-coderai-run"], state="COMPLETED")["parameters"]["request"]
     assert recorded["loras"] == [{"blob": listed["id"], "weight": 0.7, "name": "style"}]
-    taken = eventually(
-        lambda: job if (job := posted(served, STYLED, **{"X-Coderai-Lane": "job"})).status_code == 202 else None,
-        30,
-        what=lambda: served.log,
-    )
-    assert taken is not None
+    run = flows.job(PATH, STYLED)
     served.told("loras", "remove", "style")  # what the job needs stays with it
-    run = taken.json()["id"]
     flows.run(run, state="COMPLETED", within_s=100)
     kept = httpx2.get(f"{served.url}/v1/runs/{run}/answer", headers=served.headers(), timeout=10)
     assert only(good(kept)) == styled

@@ -11,13 +11,18 @@ from tests.system.product import Product, eventually
 from tests.system.retries import fail_the_other_parts, kept_steps, retried
 from tests.system.speech import TEXT
 from workers.engine.piper.install import COMMAND, piper_folder
+from workers.packaged.catalogue import model_named, served_path
 
 VOICE = "piper-en-us-joe"
+ALONE = '[[model]]\nname = "alone"\npath = "{path}"\nformat = "piper"\ncapabilities = ["tts"]\nmax_instances = 1\n'
 
 
 @pytest.fixture(scope="module")
 def served(make_product: MakeProduct) -> Product:
+    """With a model beside the packaged one that says one part after the other."""
     product = make_product(settings={"FLOWS__SERVER": "child"})
+    path = served_path(model_named(VOICE), product.home)
+    product.home.joinpath("coderai.toml").write_text(ALONE.format(path=path))
     product.start()
     product.load(VOICE)
     FlowApi(product).wait_until_up()
@@ -87,10 +92,10 @@ def test_without_piper_the_command_is_named_and_helps(make_product: MakeProduct,
 @pytest.mark.timeout(300)  # engines are killed, and come back
 def test_a_retry_says_only_the_parts_that_had_not_succeeded(served: Product) -> None:
     text = f"{TEXT} " * 7
-    whole = post(served, text, speed=4)
+    whole = post(served, text, model="alone", speed=4)
     assert whole.status_code == 200, whole.text
-    run = post(served, text, job=True, speed=4).json()["id"]
-    done = fail_the_other_parts(served, run, VOICE)
+    run = post(served, text, job=True, model="alone", speed=4).json()["id"]
+    done = fail_the_other_parts(served, run, "alone")
     assert done in ({"part-1"}, {"part-2"})
     states = retried(served, run)
     assert set(states) == {"part-1", "part-2", "merge"}

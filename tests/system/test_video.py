@@ -128,7 +128,7 @@ def test_the_progress_of_all_its_videos(product: Product) -> None:
 def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
     keys = [product.new_key(name) for name in ("ann", "ben")]
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(product.post, PATH, LONG, key=keys[0], timeout_s=100)
+        asking = pool.submit(product.post, PATH, LONG | {"num_frames": 81}, key=keys[0], timeout_s=100)
         look = eventually(
             lambda: found if (found := product.get(PROGRESS, key=keys[0]))["current"] else None,
             60,
@@ -140,14 +140,15 @@ def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
         progress = product.get(f"/v1/runs/{run}", key=keys[0])["progress"]
         assert (progress["total"], progress["phase"]) == (200, "denoising")
         assert "denoising: " in product.told("runs", "show", run)
-        assert asking.result().status_code == 200
+        assert product.post(f"/v1/runs/{run}/cancel", {}, key=keys[0]).status_code == 202
+        assert asking.result().status_code == 409
     assert product.get(f"/v1/runs/{run}", key=keys[0])["progress"] is None
     assert httpx2.get(f"{product.url}{PROGRESS}", timeout=10).status_code == 401
 
 
 def test_a_cancelled_run_frees_its_engine(product: Product) -> None:
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(product.post, PATH, LONG | {"steps": 200, "num_frames": 81}, timeout_s=100)
+        asking = pool.submit(product.post, PATH, LONG | {"num_frames": 81}, timeout_s=100)
         look = eventually(
             lambda: found if (found := product.get(PROGRESS))["current"] else None, 60, what=lambda: product.log
         )
@@ -165,16 +166,8 @@ def test_a_cancelled_run_frees_its_engine(product: Product) -> None:
 def test_a_job_has_its_progress_on_its_run(product: Product) -> None:
     flows = FlowApi(product)
     flows.wait_until_up()
-    headers = product.headers() | {"X-Coderai-Lane": "job"}
     body = LONG | {"n": 2, "response_format": "url"}
-
-    def taken() -> str:
-        """The run's id, once the flow's deployment is there."""
-        answer = httpx2.post(f"{product.url}{PATH}", json=body, headers=headers, timeout=20)
-        assert answer.status_code in (202, 503), answer.text
-        return str(answer.json()["id"]) if answer.status_code == 202 else ""
-
-    run = eventually(taken, 60, what=lambda: product.log, pause_s=0.5)
+    run = flows.job(PATH, body)
     progress = eventually(
         lambda: found if (found := product.get(f"/v1/runs/{run}")["progress"]) and found["current"] else None,
         60,

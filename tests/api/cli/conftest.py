@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("CODERAI_HOME", str(folder))
     monkeypatch.setenv("CODERAI_MODELS__PACKAGED", "false")
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("COLUMNS", "250")
     return folder
 
 
