@@ -181,6 +181,6 @@ def test_at_the_end_nothing_is_left_and_the_engine_still_lives(product: Product)
     assert (engine["state"], engine["in_flight"]) == ("ready", 0)
     assert engine["incarnation"] == 1
     eventually(lambda: not kept(product), 5, what=lambda: str(kept(product)))
-    children = [words for words in product.processes().values() if "workers.documents.reader" in words]
+    children = [words for words in product.processes().values() if "workers.documents." in words]
     assert children == []
     assert good(send(product, ("page.png", ONE)))["num_pages"] == 1

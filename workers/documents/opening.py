@@ -9,20 +9,26 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from infra.errors import InvalidRequest, PayloadTooLarge
+from infra.pictures import measure
 from infra.settings import inherited_environment
-from workers.documents.types import DocumentType, Page, Span
+from workers.documents.types import DocumentType, Page, Span, too_large
 
 _TOO_LARGE: Final = frozenset({"too_many_pixels", "too_many_pages", "too_large"})
 _LONGEST_HEAD: Final = 1 << 16
 
 
 def count_pages(data: bytes, kind: DocumentType) -> int:
-    """The number of pages.
+    """The number of pages. Most images say by their head that they are one: no process is started for them.
 
     Raises:
         InvalidRequest: it is damaged, locked by a password, or has no page.
         PayloadTooLarge: it has too many, or takes too much memory to open.
     """
+    picture = measure(data)
+    if picture is not None:
+        if (why := too_large(picture.width, picture.height)) is not None:
+            raise PayloadTooLarge(why, param="file", code="too_many_pixels")
+        return 1
     with _reading(data, kind, "count") as output:
         head = _head(output)
         found = head.get("pages")
@@ -52,7 +58,8 @@ def open_pages(data: bytes, kind: DocumentType, span: Span, dpi: int) -> Iterato
 @contextlib.contextmanager
 def _reading(data: bytes, kind: DocumentType, *wanted: str) -> Iterator[IO[bytes]]:
     """The reader's output; its process is gone when the block ends, however it ends."""
-    argv = [sys.executable, "-P", "-m", "workers.documents.reader", kind, *wanted]
+    program = "workers.documents.pdfs" if kind == "application/pdf" else "workers.documents.images"
+    argv = [sys.executable, "-P", "-m", program, kind, *wanted]
     process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,

@@ -35,6 +35,13 @@ class Page(NamedTuple):
     pixels: bytes
 
 
+def too_large(width: int, height: int) -> str | None:
+    """What is said of an image of more pixels than are opened; None for any other."""
+    if width * height <= MAX_PIXELS:
+        return None
+    return f"this image has {width} x {height} pixels; {MAX_PIXELS / 1e6:.0f} million are the most: send a smaller one"
+
+
 def sniff(data: bytes) -> DocumentType | None:
     """What the bytes are, whatever their name says; None for what is no document."""
     for mark, kind in _MARKS:

@@ -87,6 +87,15 @@ def test_a_bad_document_is_refused_with_a_sentence(
     assert raised.value.param == "file"
 
 
+def test_most_images_are_counted_without_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere")
+    for form, kind in (("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")):
+        assert count_pages(encoded(drawn(), form), kind) == 1  # type: ignore[arg-type]
+    with pytest.raises(PayloadTooLarge, match="9000 x 9000 pixels") as raised:
+        count_pages(huge_png(9_000), "image/png")
+    assert (raised.value.param, raised.value.code) == ("file", "too_many_pixels")
+
+
 def test_a_pdf_of_too_many_pages_is_refused() -> None:
     with pytest.raises(PayloadTooLarge, match="501 pages"):
         count_pages(empty_pdf(MAX_PAGES + 1), "application/pdf")
@@ -108,8 +117,8 @@ def children() -> set[int]:
 
 def test_the_reader_is_held_to_its_memory() -> None:
     script = (
-        "import resource; from workers.documents import reader; reader._limit(9);"
-        "print(resource.getrlimit(resource.RLIMIT_AS)[0] == reader.MEMORY_BYTES);"
+        "import resource; from workers.documents import serving; serving.limit(9);"
+        "print(resource.getrlimit(resource.RLIMIT_AS)[0] == serving.MEMORY_BYTES);"
         "print(resource.getrlimit(resource.RLIMIT_CPU)[0])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
