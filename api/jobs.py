@@ -13,7 +13,7 @@ from api.services import Services
 from infra.blobs import Blobs
 from infra.errors import Conflict, FlowsUnavailable, InvalidRequest
 from infra.prefect_api import PrefectApi
-from infra.prefect_shapes import FlowRun, StateType
+from infra.prefect_shapes import FlowRun
 from infra.requests import INLINE_BYTES, Parameter, make_parameter
 from infra.settings import Settings
 from infra.types import Json, KeyName, ModelName, RunId
@@ -110,10 +110,7 @@ async def end_run(services: Services, run: RunId, why: str) -> None:
     found = await api.run(run)
     if found is None or found.terminal:
         return
-    # One that waits has nobody yet who could see that it is being cancelled.
-    waits = found.state is None or found.state.type == "SCHEDULED"
-    wish: tuple[StateType, str] = ("CANCELLED", "Cancelled") if waits else ("CANCELLING", "Cancelling")
-    await api.set_state(run, *wish, why)
+    await api.end(run, why)
 
 
 def flow_runs(services: Services) -> PrefectApi:

@@ -14,11 +14,11 @@ from typing import Literal, NoReturn
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session, col, select, update
 
-from infra.errors import DatabaseTooNew, DatabaseUnusable, DiskFull, NotInstalled, SettingsInvalid
+from infra.errors import DatabaseTooNew, DatabaseUnusable, DiskFull, InvalidRequest, NotInstalled, SettingsInvalid
 from infra.files import full_disk_named, make_private_folder
 from infra.tables import HEAD, REVISIONS, RevisionRow
 
@@ -44,6 +44,7 @@ class Database:
 
         Raises:
             DatabaseUnusable: it does not answer, or is corrupt.
+            InvalidRequest: PostgreSQL takes no such value, a text with a NUL in it for one.
         """
         with _named_errors(self.name), Session(self.engine, expire_on_commit=False) as session:
             yield session
@@ -57,6 +58,7 @@ class Database:
         Raises:
             DiskFull: no room; nothing was changed.
             DatabaseUnusable: it does not answer, is corrupt, or another process held it too long.
+            InvalidRequest: as `read` does.
         """
         writer = self.engine.execution_options(**{_WRITE: True})
         with _named_errors(self.name), Session(writer, expire_on_commit=False) as session, session.begin():
@@ -229,6 +231,8 @@ def _raise_named(error: DBAPIError | sqlite3.Error, name: str) -> NoReturn:
             f"the database {name} is damaged or is no database ({words}): move the file away and start again, "
             "or put a copy of yours back"
         ) from error
+    if isinstance(error, DataError):
+        raise InvalidRequest(f"a value of this request cannot be stored or looked up: {words}") from error
     if type(error).__name__ == "OperationalError":
         raise DatabaseUnusable(f"the database {name} does not work: {words}") from error
     raise error

@@ -167,6 +167,18 @@ class PrefectApi:
         told = _read(_Orchestrated, answer)
         return Transition(accepted=told.status == "ACCEPT", reason=told.details.reason or "", state=told.state)
 
+    async def end(self, run: RunId, why: str) -> Transition:
+        """Wish for a run's end. Prefect decides by what the run is at that moment: one that waits is over, one that was
+        handed out is Cancelling, which whoever has it hears.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        told = await self.set_state(run, "CANCELLING", "Cancelling", why)
+        if told.accepted or told.state is None or told.state.type != "CANCELLED":
+            return told
+        return await self.set_state(run, "CANCELLED", "Cancelled", why)  # it is: now it says why, too
+
     async def create_run(
         self, deployment: str, parameters: dict[str, Json], tags: list[str], idempotency_key: str | None = None
     ) -> FlowRun:

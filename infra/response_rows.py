@@ -53,15 +53,23 @@ class BackgroundResponses:
             for each, run, created_at in found
         ]
 
+    def is_under_way(self, response: ResponseId) -> bool:
+        """Whether there is such a response, and it is not over."""
+        with self._database.read() as session:
+            status = session.exec(select(ResponseRow.status).where(ResponseRow.id == response)).first()
+        return status in UNDER_WAY
+
     def knows(self, response: ResponseId) -> bool:
         """Whether there is such a response."""
         with self._database.read() as session:
             return session.exec(select(ResponseRow.id).where(ResponseRow.id == response)).first() is not None
 
     def queued(self, response: ResponseId, run: RunId) -> None:
-        """Note the flow run that will make it."""
+        """Note the flow run that will make it; one that was given up for want of a run waits again."""
         with self._changing(response) as row:
             if row is not None:
+                if row.run_id is None and row.status == "failed":
+                    _become(row, "queued", None)
                 row.run_id = run
 
     def begin(self, response: ResponseId, run: RunId) -> None:

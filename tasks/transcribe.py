@@ -1,8 +1,9 @@
 """Transcription: a recording goes to an engine as a form, and comes back as text with times."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -14,6 +15,11 @@ from tasks.transcripts import write
 from tasks.types import TaskCall, TaskResult
 from workers.live import Engine
 from workers.transport import FilePart
+
+_TYPE: Final = re.compile(
+    r"(?!multipart/)[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*", re.ASCII | re.IGNORECASE
+)
+_UNTOLD: Final = "application/octet-stream"
 
 
 async def transcribe(call: TaskCall) -> TaskResult:
@@ -84,9 +90,15 @@ def safe_name(name: str) -> str:
     return kept[-100:] or "audio"
 
 
+def safe_type(media_type: str) -> str:
+    """What a file is, in a form's header: a client may have said anything of it, or that it is a form itself."""
+    kind = media_type.partition(";")[0]
+    return kind if _TYPE.fullmatch(kind) else _UNTOLD
+
+
 def sent(file: Mapping[str, Json], content: BinaryIO) -> FilePart:
     """A recording as an engine gets it."""
-    return FilePart("file", safe_name(str(file["name"])), str(file["media_type"]), content)
+    return FilePart("file", safe_name(str(file["name"])), safe_type(str(file["media_type"])), content)
 
 
 def open_recording(file: Mapping[str, Json], stores: Sequence[Blobs]) -> BinaryIO:

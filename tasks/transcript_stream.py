@@ -46,14 +46,16 @@ async def _passed_on(call: TaskCall, answer: FormAnswer) -> TaskResult:
     assert channel is not None
     async for data in _events(answer):
         event = _read(call, data)
-        if "error" in event:
-            raise EngineFailed(f"{call.leased().id} broke off its transcript: {_reason(event['error'])}")
+        if error := event.get("error"):
+            raise EngineFailed(f"{call.leased().id} broke off its transcript: {_reason(error)}")
         if "type" not in event and isinstance(event.get("text"), str):
             text, usage = str(event["text"]), event.get("usage")
             await channel.write(delta_event(text))
             ending = done_event(text, {"usage": usage} if _counts_tokens(usage) else {})
         elif ending or event.get("type") == DONE or data == _LAST:
             ending += b"data: " + data + _END
+            if len(ending) > _EVENT_BYTES:
+                raise EngineFailed(f"{call.leased().id} ended its transcript with more than {_EVENT_BYTES >> 20} MiB")
             duration_s = _seconds(event.get("duration")) or duration_s
         else:
             await channel.write(b"data: " + data + _END)
@@ -65,20 +67,21 @@ async def _passed_on(call: TaskCall, answer: FormAnswer) -> TaskResult:
 
 
 async def _events(answer: FormAnswer) -> AsyncIterator[bytes]:
-    """The data of each event, or the body that is none.
+    """The data of each event, or the whole body where there are no events in it.
 
     Raises:
         EngineFailed: it broke off, or one is too long.
     """
-    rest = b""
+    rest, streamed = b"", False
     while piece := await answer.piece():
         *whole, rest = (rest + piece.replace(b"\r", b"")).split(_END)
+        streamed = streamed or bool(whole)
         if len(rest) > _EVENT_BYTES:
             raise EngineFailed(f"the engine sent an event of more than {_EVENT_BYTES >> 20} MiB")
         for event in whole:
             if data := _data(event):
                 yield data
-    if data := _data(rest) or rest.strip():
+    if data := _data(rest) or (b"" if streamed else rest.strip()):
         yield data
 
 

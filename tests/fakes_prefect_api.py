@@ -181,14 +181,19 @@ class FakePrefect:
         run = self.runs.get(_uuid(request))
         if run is None:
             return _found(None)
-        if run["state"]["type"] in _TERMINAL and not body["force"]:
+        again = run["state"]["type"] == body["state"]["type"] == "CANCELLED"
+        if run["state"]["type"] in _TERMINAL and not body["force"] and not again:
             details = {"type": "abort_details", "reason": "This run has already terminated."}
             return web.json_response({"state": None, "status": "ABORT", "details": details})
-        run["state"] = _state(body["state"])
+        waits = run["state"]["type"] == "SCHEDULED" and body["state"]["type"] == "CANCELLING" and not body["force"]
+        run["state"] = _state({"type": "CANCELLED", "name": "Cancelled"} if waits else body["state"])
         if run["state"]["type"] in _TERMINAL:
             run["end_time"] = run["state"]["timestamp"]
             run["start_time"] = run["start_time"] or run["end_time"]
         answer = {"state": run["state"], "status": "ACCEPT", "details": {"type": "accept_details"}}
+        if waits:
+            details = {"type": "reject_details", "reason": "Scheduled flow run has no infrastructure to terminate."}
+            answer |= {"status": "REJECT", "details": details}
         return web.json_response(answer, status=201)
 
     async def _show_flow(self, request: web.Request) -> web.Response:

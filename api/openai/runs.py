@@ -16,7 +16,7 @@ from api.run_views import OVER, RunDetail, RunStatus, RunView, log_lines, of_flo
 from api.services import Services
 from infra.blobs import Blobs
 from infra.errors import Conflict, FlowsUnavailable, NotFound
-from infra.prefect_shapes import Artifact, FlowRun, StateType
+from infra.prefect_shapes import Artifact, FlowRun, Transition
 from infra.requests import resolve
 from infra.run_files import RunFiles
 from infra.tokens import Key
@@ -135,10 +135,8 @@ async def cancel(run: RunId, services: ServicesDep, key: UserKey) -> RunView:
         return _for(key, found.view.model_copy(update={"status": "cancelling"}))
     if found.flow_run is None or found.view.status in OVER:
         raise Conflict(f"run {run} is over: there is nothing to cancel", code="run_over")
-    # One that waits has nobody yet who could see that it is being cancelled.
-    waits = found.flow_run.state is None or found.flow_run.state.type == "SCHEDULED"
-    wish: tuple[StateType, str] = ("CANCELLED", "Cancelled") if waits else ("CANCELLING", "Cancelling")
-    return await _changed(services, key, found, wish, "Cancelled")
+    told = await flow_runs(services).end(found.view.id, f"Cancelled by the key {key.name!r}")
+    return await _changed(services, key, found, told)
 
 
 async def _retry(services: Services, key: Key, run: RunId) -> RunView:
@@ -152,15 +150,14 @@ async def _retry(services: Services, key: Key, run: RunId) -> RunView:
         raise Conflict(f"run {run} was recorded without a deployment, so nobody can execute it: send its request anew")
     await asyncio.to_thread(_require_payload, services, flow_run)
     # As the UI's own button does it: without force Prefect takes no state after an end.
-    return await _changed(services, key, found._replace(flow_run=flow_run), ("SCHEDULED", "AwaitingRetry"), "Retried")
+    why = f"Retried by the key {key.name!r}"
+    told = await flow_runs(services).set_state(run, "SCHEDULED", "AwaitingRetry", why, force=True)
+    return await _changed(services, key, found, told)
 
 
-async def _changed(services: Services, key: Key, found: Found, wish: tuple[StateType, str], what: str) -> RunView:
+async def _changed(services: Services, key: Key, found: Found, told: Transition) -> RunView:
     """The run after a wish for a state of it."""
-    kind, name = wish
     api, run = flow_runs(services), found.view.id
-    force = kind == "SCHEDULED"
-    told = await api.set_state(run, kind, name, f"{what} by the key {key.name!r}", force=force)
     if not told.accepted:
         raise Conflict(f"run {run} could not be changed: {told.reason or 'it has just changed by itself'}")
     flow_run = await api.run(run)

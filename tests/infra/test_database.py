@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from sqlmodel import SQLModel, delete, select
 
 from infra.database import Database, bump_revision, open_database, read_revision, require_current, schema_revision
-from infra.errors import DatabaseTooNew, DatabaseUnusable, DiskFull, SettingsInvalid
+from infra.errors import DatabaseTooNew, DatabaseUnusable, DiskFull, InvalidRequest, SettingsInvalid
 from infra.migrate import SCRIPTS, migrate
 from infra.tables import HEAD, REVISIONS, TokenRow
 from infra.tokens import ensure_first_key
@@ -157,6 +157,16 @@ def test_the_same_on_postgresql(postgres_url: str) -> None:
     with database.read() as session:
         row = session.exec(select(TokenRow)).one()
     assert row.created_at.utcoffset() == timedelta(0)
+    database.close()
+
+
+def test_a_text_that_postgresql_cannot_hold_is_its_sender_s_fault(postgres_url: str) -> None:
+    database = open_database(postgres_url)
+    migrate(database)
+    with pytest.raises(InvalidRequest, match="NUL"), database.read() as session:
+        session.get(TokenRow, "a\0b")
+    with pytest.raises(InvalidRequest, match="NUL"), database.write() as session:
+        session.add(token("a\0b"))
     database.close()
 
 

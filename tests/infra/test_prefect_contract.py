@@ -9,7 +9,7 @@ import pytest
 from infra.errors import FlowsUnavailable, NotFound
 from infra.prefect_address import PrefectAddress
 from infra.prefect_api import PrefectApi
-from infra.prefect_shapes import RunFilter
+from infra.prefect_shapes import RunFilter, StateType
 from infra.types import Json, PoolId, RunId
 from tests.fakes_prefect_api import FakePrefect
 from tests.infra.prefect_child.records import fan_out
@@ -113,6 +113,19 @@ async def test_states(api: PrefectApi) -> None:
     assert told.state.name == "AwaitingRetry"
     with pytest.raises(NotFound):
         await api.set_state(RunId(str(uuid4())), "CANCELLED")
+
+
+async def test_one_that_waits_is_over_at_once_and_one_that_was_handed_out_is_told(api: PrefectApi) -> None:
+    handed_out: list[tuple[StateType, ...]] = [("PENDING",), ("PENDING", "RUNNING")]
+    for states, then in (((), "CANCELLED"), *((states, "CANCELLING") for states in handed_out)):
+        run = (await api.create_run("chat/chat", {"request": {}}, [])).id
+        for kind in states:
+            assert (await api.set_state(run, kind)).accepted
+        assert (await api.end(run, "by ann")).accepted
+        ended = await api.run(run)
+        assert ended is not None
+        assert ended.state is not None
+        assert (ended.state.type, ended.state.message) == (then, "by ann")
 
 
 async def test_work_pools(api: PrefectApi) -> None:

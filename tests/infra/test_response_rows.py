@@ -91,6 +91,18 @@ def test_one_that_failed_is_begun_again(database: Database, rows: BackgroundResp
     assert (found(database).status, found(database).response["error"]) == ("completed", None)
 
 
+def test_one_that_was_given_up_for_want_of_a_run_waits_again_when_it_has_one(
+    database: Database, rows: BackgroundResponses
+) -> None:
+    rows.end(ONE, "failed", ERROR)
+    rows.queued(ONE, RUN)
+    assert (found(database).response["status"], found(database).response["error"]) == ("queued", None)
+    assert [each.run for each in rows.under_way()] == [RUN]
+    rows.end(ONE, "failed", ERROR)
+    rows.queued(ONE, RUN)
+    assert found(database).status == "failed"
+
+
 def test_an_answer_is_kept_until_there_is_another(database: Database, rows: BackgroundResponses) -> None:
     rows.answer(ONE, ANSWER)
     rows.begin(ONE, RUN)
@@ -125,7 +137,9 @@ def test_what_two_processes_write_at_once_is_both_there(database: Database, rows
 
 def test_one_that_could_not_be_begun_is_forgotten(database: Database, rows: BackgroundResponses) -> None:
     assert rows.knows(ONE)
+    assert rows.is_under_way(ONE)
     rows.forget(ONE)
     rows.forget(ONE)
     assert not rows.knows(ONE)
+    assert not rows.is_under_way(ONE)
     assert rows.under_way() == []

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from infra.blobs import Blobs
 from infra.errors import EngineFailed, PayloadGone, UpstreamRefused
 from infra.types import EngineId, Json, PoolId
-from tasks.transcribe import safe_name, transcribe, write_transcript
+from tasks.transcribe import safe_name, safe_type, transcribe, write_transcript
 from tasks.types import TaskCall
 from tests.fakes import make_entry
 from workers.live import Engine
@@ -132,3 +132,21 @@ async def test_the_transcript_is_written_in_its_form(far: Far) -> None:
 )
 def test_a_name_is_no_path(name: str, safe: str) -> None:
     assert safe_name(name) == safe
+
+
+@pytest.mark.parametrize(
+    ("media_type", "safe"),
+    [
+        ("audio/wav", "audio/wav"),
+        ("audio/webm; codecs=opus", "audio/webm"),
+        ("Audio/X-WAV", "Audio/X-WAV"),
+        ("multipart/mixed", "application/octet-stream"),
+        ("audio/\x01wav", "application/octet-stream"),
+        ("audio/wav\n", "application/octet-stream"),
+        ("audio/wäv", "application/octet-stream"),
+        ("audio", "application/octet-stream"),
+        ("", "application/octet-stream"),
+    ],
+)
+def test_a_type_is_a_header_s(media_type: str, safe: str) -> None:
+    assert safe_type(media_type) == safe

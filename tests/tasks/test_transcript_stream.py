@@ -139,6 +139,14 @@ async def test_events_come_in_whatever_pieces(ears: Ears) -> None:
     assert result.ending == DONE + b"data: [DONE]\n\n"
 
 
+@pytest.mark.parametrize("tail", [b": bye", b"event: bye\n", b"retry: 5\r\n"])
+async def test_what_is_left_after_the_last_event_says_nothing(ears: Ears, tail: bytes) -> None:
+    named = b'data: {"type": "transcript.text.delta", "delta": "One. Two.", "error": null}\n\n'
+    ears.pieces = [named, DONE + tail]
+    assert (await stream_transcript(ears.call())).ending == DONE
+    assert ears.client.pieces == [named]
+
+
 @pytest.mark.parametrize(
     ("usage", "told"), [({"usage": USAGE}, USAGE), ({"usage": {"type": "duration", "seconds": 2}}, None), ({}, None)]
 )
@@ -174,6 +182,7 @@ async def test_a_client_that_leaves_stops_the_engine(ears: Ears) -> None:
         (200, [delta_event("One."), None], EngineFailed, "broke off"),
         (200, [b'data: {"error": {"message": "too hot"}}\n\n'], EngineFailed, "too hot"),
         (200, [b"data: " + bytes(5 << 20)], EngineFailed, "more than 4 MiB"),
+        (200, [DONE, *[b'data: ["%b"]\n\n' % (b"x" * (1 << 20))] * 5], EngineFailed, "more than 4 MiB"),
     ],
 )
 async def test_what_is_no_transcript(

@@ -1,15 +1,16 @@
 """The events of a response that is made in the background, for whoever follows it: what there is, then what comes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.responses import StreamingResponse
 
 from api.openai.responses import store
 from api.services import Services
 from infra.clock import monotonic
+from infra.database import Database
 from infra.errors import CoderAIError
 from infra.response_rows import UNDER_WAY
 from infra.types import ResponseId, RunId
@@ -20,6 +21,7 @@ LOOK_S: Final = 0.5
 """Seconds between two looks at a response that is followed."""
 QUIET_S: Final = 5.0
 """Seconds of silence after which a comment is sent: proxies see a connection that lives, and we a client that left."""
+T = TypeVar("T")
 _ALIVE: Final = b": it is being made\n\n"
 
 
@@ -36,23 +38,29 @@ class Follower:
 
     async def events(self, after: int = -1) -> AsyncIterator[bytes]:
         """The events whose numbers are above `after`, until the response is over; comments in between."""
-        last, spoke_s = after, monotonic()
+        last, spoke_s, status = after, monotonic(), ""
         while not self.services.fleet.draining:
             try:
-                stored = await asyncio.to_thread(store.get, self.services.database, self.whose, self.response)
+                changed = await self._asked(store.status_of) != status
+                stored = await self._asked(store.get) if changed else None
             except CoderAIError as error:
                 yield _error(last + 1, error)
                 return
-            for number, event in enumerate(replay(stored.shown)):
-                if number > last:
-                    last, spoke_s = number, monotonic()
-                    yield event
-            if stored.status not in UNDER_WAY:
+            if stored is not None:
+                status = stored.status or ""
+                for number, event in enumerate(replay(stored.shown)):
+                    if number > last:
+                        last, spoke_s = number, monotonic()
+                        yield event
+            if status not in UNDER_WAY:
                 return
             if monotonic() - spoke_s >= self.quiet_s:
                 spoke_s = monotonic()
                 yield _ALIVE
             await asyncio.sleep(self.look_s)
+
+    async def _asked(self, look: Callable[[Database, store.Whose, ResponseId], T]) -> T:
+        return await asyncio.to_thread(look, self.services.database, self.whose, self.response)
 
 
 def followed(follower: Follower, run: RunId | None, after: int = -1) -> StreamingResponse:

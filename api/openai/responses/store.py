@@ -89,9 +89,23 @@ def get(database: Database, whose: Whose, response_id: ResponseId) -> Stored:
     """
     with database.read() as session:
         row = session.get(ResponseRow, response_id)
-    if row is None or not _sees(whose, row):
+    if row is None or not _sees(whose, row.key_name):
         raise _missing(response_id)
     return Stored(row.response, row.input, row.status, None if row.run_id is None else RunId(row.run_id))
+
+
+def status_of(database: Database, whose: Whose, response_id: ResponseId) -> str | None:
+    """The status of a response alone, as `Stored` has it: the rest of one may be tens of megabytes.
+
+    Raises:
+        NotFound: as `get`.
+    """
+    wanted = select(ResponseRow.key_name, ResponseRow.status).where(ResponseRow.id == response_id)
+    with database.read() as session:
+        found = session.exec(wanted).first()
+    if found is None or not _sees(whose, found[0]):
+        raise _missing(response_id)
+    return found[1]
 
 
 def remove(database: Database, whose: Whose, response_id: ResponseId) -> None:
@@ -102,7 +116,7 @@ def remove(database: Database, whose: Whose, response_id: ResponseId) -> None:
     """
     with database.write() as session:
         row = session.get(ResponseRow, response_id)
-        if row is None or not _sees(whose, row):
+        if row is None or not _sees(whose, row.key_name):
             raise _missing(response_id)
         session.delete(row)
 
@@ -119,7 +133,7 @@ def conversation(database: Database, whose: Whose, response_id: ResponseId) -> l
     with database.read() as session:
         while wanted is not None:
             row = session.get(ResponseRow, wanted)
-            if row is None or not _sees(whose, row):
+            if row is None or not _sees(whose, row.key_name):
                 raise _gone(response_id, wanted)
             if row.status is not None and row.status not in ANSWERED:
                 raise _unanswered(wanted, row.status)
@@ -173,8 +187,8 @@ def _made() -> ColumnElement[bool]:
     return or_(col(ResponseRow.status).is_(None), col(ResponseRow.status).not_in(UNDER_WAY))
 
 
-def _sees(whose: Whose, row: ResponseRow) -> bool:
-    return whose.everybody or row.key_name == whose.key
+def _sees(whose: Whose, owner: str) -> bool:
+    return whose.everybody or owner == whose.key
 
 
 def _missing(response_id: ResponseId) -> NotFound:

@@ -75,6 +75,8 @@ class ResponseWatch:
         if kind == "CANCELLED":
             await asyncio.to_thread(self._rows.end, response, "cancelled")
         elif kind == "CRASHED" and run.run_count < MOST_TRIES:
+            if not await asyncio.to_thread(self._rows.is_under_way, response):
+                return  # it was cancelled meanwhile, or deleted: nobody wants it
             log.info("the response %s is begun again: its worker process had ended", response)
             why = "Its worker process had ended; it is begun again"
             await flow_runs(self._services).set_state(run.id, "SCHEDULED", "AwaitingRetry", why, force=True)

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from api.multipart import Form
-from api.openai.schemas.shared import STRICT, Body, ModelField, check_known, validate
+from api.openai.schemas.shared import STRICT, Body, ModelField, check_known, truth, validate
 from infra.errors import InvalidRequest
 from infra.ffmpeg import MOST_SECONDS
 from infra.types import Json
@@ -46,7 +46,6 @@ KNOWN: Final = frozenset(TranscriptionBody.__annotations__)
 _ADAPTER: Final = TypeAdapter(TranscriptionBody)
 _LISTS: Final = ("timestamp_granularities",)
 _AUTO: Final = "chunking_strategy"
-_BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _STREAMED: Final = ("json", "text")
 """The formats without times: a stream's events have none."""
 
@@ -112,17 +111,11 @@ def body_of(form: Form, task: str, file: Mapping[str, Json]) -> Body:
         fields["temperature"] = _number(str(fields["temperature"]))
     if "language" in fields:
         fields["language"] = _language(str(fields["language"]))
-    if _boolean("stream", str(fields.pop("stream", "false"))):
+    if truth("stream", str(fields.pop("stream", "false"))):
         fields["stream"] = True
     if fields.get(_AUTO) == "auto":  # what is done in any case
         del fields[_AUTO]
     return {**fields, "task": task, "file": dict(file)}
-
-
-def _boolean(name: str, text: str) -> bool:
-    if (value := _BOOLEANS.get(text.lower())) is None:
-        raise InvalidRequest(f"'{name}' must be true or false", param=name)
-    return value
 
 
 def _number(text: str) -> float:

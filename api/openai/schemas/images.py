@@ -22,7 +22,7 @@ from api.openai.schemas.making import (
     check_seeds,
     from_form,
 )
-from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
+from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, truth, validate
 from infra.errors import InvalidRequest
 from infra.types import Json
 from workers.engine.drawing import MAX_LORAS, MAX_PIXELS, MAX_PREVIEWS, MAX_SEED, MAX_STEPS, MULTIPLE, SIDE_RANGE
@@ -155,7 +155,7 @@ def form_values(fields: Mapping[str, str]) -> Body:
     """
     values = from_form(fields, _WHOLE, _REAL)
     if "stream" in values:
-        values["stream"] = fields["stream"].lower() not in ("false", "0")
+        values["stream"] = truth("stream", fields["stream"])
     return values
 
 

@@ -22,6 +22,7 @@ MAX_REQUESTED_TOKENS: Final = 1_000_000
 """Most tokens one request may ask for: answers times the limit of each."""
 MAX_LOGIT_BIASES: Final = 1024
 MAX_STOPS: Final = 4
+_TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 Text = Annotated[str, StringConstraints(max_length=10_000_000)]
 ModelField = Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -95,6 +96,18 @@ class View(NamedTuple):
     choices: int = 1
     max_tokens: int | None = None
     user: str | None = None
+
+
+def truth(name: str, text: str) -> bool:
+    """What a form's text says of the field `name`.
+
+    Raises:
+        InvalidRequest: it is neither true nor false.
+    """
+    value = _TRUTHS.get(text.lower())
+    if value is None:
+        raise InvalidRequest(f"'{name}' must be true or false", param=name)
+    return value
 
 
 def validate(adapter: TypeAdapter[T], body: Mapping[str, Json]) -> None:

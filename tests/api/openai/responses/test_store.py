@@ -133,6 +133,16 @@ def test_one_in_the_background_names_its_run(database: Database) -> None:
     assert store.get(database, ANN, ResponseId("b")).status is None
 
 
+def test_its_status_alone_is_its_key_s_too(database: Database) -> None:
+    kept(database, "a")
+    store.keep(database, ANN.key, {"id": "b", "status": "queued", "background": True}, [])
+    for whose in (ANN, ADMIN):
+        assert [store.status_of(database, whose, ResponseId(name)) for name in "ab"] == [None, "queued"]
+    for whose, name in ((BOB, "b"), (ANN, "c")):
+        with pytest.raises(NotFound):
+            store.status_of(database, whose, ResponseId(name))
+
+
 def test_what_has_no_answer_is_not_gone_on_from(database: Database) -> None:
     rows = queued(database, "a")
     for status, words in (("queued", "wait for its end"), ("cancelled", "has an answer")):

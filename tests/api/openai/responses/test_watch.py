@@ -7,6 +7,7 @@ import pytest
 
 from api.openai.responses import store, watch
 from api.openai.responses.watch import MOST_TRIES, ResponseWatch
+from infra.response_rows import BackgroundResponses
 from infra.run_files import RunFiles
 from infra.tables import ResponseRow
 from infra.types import KeyName, ResponseId
@@ -59,6 +60,19 @@ async def test_one_whose_worker_died_is_begun_again(background: Background) -> N
     await looked(background)
     assert background.run(response.id)["state"]["name"] == "AwaitingRetry"
     assert now(background, response.id) == ("queued", None)
+
+
+async def test_one_that_is_cancelled_meanwhile_is_not_begun_again(
+    background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response, rows = await background.begun(), background.rows
+    set_state(background, response.id, "CRASHED")
+    seen = rows.under_way()
+    rows.end(ResponseId(response.id), "cancelled")
+    monkeypatch.setattr(BackgroundResponses, "under_way", lambda _self: seen)
+    await looked(background)
+    assert background.run(response.id)["state"]["type"] == "CRASHED"
+    assert now(background, response.id) == ("cancelled", None)
 
 
 async def test_one_that_ends_every_worker_is_given_up(background: Background) -> None:

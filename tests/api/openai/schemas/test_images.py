@@ -63,6 +63,14 @@ def test_a_form_s_texts() -> None:
         "loras": ["ink"],
     }
     assert form_values({"stream": "true", "n": "-1"}) == {"stream": True, "n": -1}
+    for text, value in (("1", True), ("TRUE", True), ("0", False)):
+        assert form_values({"stream": text}) == {"stream": value}
+
+
+def test_a_form_s_stream_is_true_or_false() -> None:
+    with pytest.raises(InvalidRequest, match="true or false") as refused:
+        form_values({"stream": "no"})
+    assert refused.value.param == "stream"
 
 
 @pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "²", "٣٣٣", "1_0"])
