@@ -1,7 +1,6 @@
 """What every test may use."""
 
 import os
-import socket
 import tempfile
 from uuid import uuid4
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.job_lane import job_lane as job_lane
 from tests.job_lane import quiet_lane as quiet_lane
+from tests.ports import free_port
 from tests.prefect_server import prefect_server as prefect_server
 
 
@@ -20,12 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def free_port() -> int:
-    """A port of loopback that nothing listens on now; bind it soon."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def unused_tcp_port() -> int:
+    """A port of loopback that nothing listens on; pytest-asyncio's own may be taken by a connection meanwhile."""
+    return free_port()
 
 
 @pytest.fixture(autouse=True)

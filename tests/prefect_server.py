@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import time
@@ -28,6 +27,7 @@ from infra.recorder_status import RecorderStatus, read_status
 from infra.records import Boot, RunRecord
 from infra.security import new_internal_token
 from infra.settings import FlowsSettings, Settings, cache_root, inherited_environment, load_settings
+from tests.ports import free_port
 
 FLOWS = ("chat", "completions", "responses", "embeddings", "rerank", "transcription", "batch")
 POOLS = {"head": "coderai-head", "cpu": "coderai-card"}
@@ -189,14 +189,6 @@ def _keep(database: Path, template: Path) -> None:
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
     """The session's child, with the pools and deployments of `PrefectServer.register`. Leave it running."""
-    with running_server(tmp_path_factory.mktemp("prefect") / "home", unused_port()) as server:
+    with running_server(tmp_path_factory.mktemp("prefect") / "home", free_port()) as server:
         server.register()
         yield server
-
-
-def unused_port() -> int:
-    """A port of loopback that nothing listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

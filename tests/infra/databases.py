@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.ports import free_port
+
 
 def postgres_bin() -> Path | None:
     """The folder with PostgreSQL's programs, if there is one."""
@@ -35,7 +37,7 @@ def postgres() -> Iterator[str]:
             [str(programs / "initdb"), "-D", data, "-U", "coderai", "--auth=trust", "--no-sync", "--encoding=UTF8"],
             check=True, capture_output=True, user=user, group=user, cwd=folder,
         )  # fmt: skip
-        port = _free_port()
+        port = free_port()
         with subprocess.Popen(
             [str(programs / "postgres"), "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", "", "-F"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user, group=user, cwd=folder,
@@ -56,12 +58,6 @@ def _server_user(folder: Path) -> str | None:
     user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     os.chown(folder, user.pw_uid, user.pw_gid)
     return user.pw_name
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

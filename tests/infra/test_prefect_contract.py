@@ -13,7 +13,8 @@ from infra.prefect_shapes import RunFilter, StateType
 from infra.types import Json, PoolId, RunId
 from tests.fakes_prefect_api import FakePrefect
 from tests.infra.prefect_child.records import fan_out
-from tests.prefect_server import PrefectServer, running_server, unused_port
+from tests.ports import free_port
+from tests.prefect_server import PrefectServer, running_server
 
 pytestmark = pytest.mark.enable_socket
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.enable_socket
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrefectServer]:
     """A server of its own: on the session's, the job lane's worker would run what is only to be looked at."""
-    with running_server(tmp_path_factory.mktemp("contract") / "home", unused_port()) as server:
+    with running_server(tmp_path_factory.mktemp("contract") / "home", free_port()) as server:
         server.register()
         yield server
 

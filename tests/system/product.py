@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import httpx2
 from openai import OpenAI
 
 from infra.settings import inherited_environment
+from tests.ports import free_port
 
 COMMAND = str(Path(sys.executable).with_name("coderai"))
 CHAT, CODER, EMBED = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct", "all-minilm-l6-v2"
@@ -199,14 +199,6 @@ def eventually(ask: Callable[[], T], within_s: float, *, what: Callable[[], str]
         assert time.monotonic() < give_up, f"not within {within_s:g} s: {what()}"
         time.sleep(pause_s)
     return answer
-
-
-def free_port() -> int:
-    """A port of loopback that nothing listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def still_there(family: Mapping[int, str]) -> dict[int, str]:

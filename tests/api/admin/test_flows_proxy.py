@@ -164,10 +164,10 @@ async def test_what_is_closed_stays_closed(admin: Operator) -> None:
     assert json.loads((await admin.get("/flows/api/admin/version")).body) == "3.9.1"
 
 
-async def test_a_server_that_is_not_there_is_waited_for(tmp_path: Path, free_port: int) -> None:
+async def test_a_server_that_is_not_there_is_waited_for(tmp_path: Path, unused_tcp_port: int) -> None:
     address = PrefectAddress(AUTHORIZATION, None, "its database is <locked>")
     async with operator(tmp_path / "home", address) as admin:
-        for url in (None, f"http://127.0.0.1:{free_port}"):
+        for url in (None, f"http://127.0.0.1:{unused_tcp_port}"):
             address.url = url
             page = await admin.get("/flows/runs", admin.bearer() | HTML)
             assert (page.status, page.headers["Retry-After"]) == (503, "2")

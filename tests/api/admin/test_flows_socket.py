@@ -154,11 +154,11 @@ async def test_messages_are_text_and_not_without_end(admin: Operator) -> None:
         assert [len(text) for text in await until(admin, 3)] == [WEBSOCKET_BYTES, 8, 1]
 
 
-async def test_a_server_that_is_not_there(tmp_path: Path, free_port: int) -> None:
+async def test_a_server_that_is_not_there(tmp_path: Path, unused_tcp_port: int) -> None:
     address = PrefectAddress(AUTHORIZATION, None)
     async with operator(tmp_path / "home", address) as admin:
         assert await refused(admin, admin.bearer()) == 503
-        address.url = f"http://127.0.0.1:{free_port}"
+        address.url = f"http://127.0.0.1:{unused_tcp_port}"
         assert await refused(admin, admin.bearer()) == 503
         address.url = admin.prefect.url
         admin.prefect.password = "coderai:other"

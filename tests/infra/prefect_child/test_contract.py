@@ -14,7 +14,8 @@ from infra.prefect_child.contract import broken
 from infra.records import Boot
 from tests.infra.prefect_child.prefect_database import interface
 from tests.infra.prefect_child.records import one_step
-from tests.prefect_server import running_server, unused_port
+from tests.ports import free_port
+from tests.prefect_server import running_server
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def _alter(database: Path, statement: str) -> None:
 
 def test_other_tables_keep_the_runs_in_the_spool(tmp_path: Path) -> None:
     run = one_step()
-    with running_server(tmp_path / "home", unused_port()) as server:
+    with running_server(tmp_path / "home", free_port()) as server:
         server.register(flows=("chat",))
         server.stop()
         _alter(server.home / "prefect" / "flows.db", "ALTER TABLE artifact RENAME COLUMN data TO other")

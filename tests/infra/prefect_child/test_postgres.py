@@ -6,7 +6,8 @@ import pytest
 
 from tests.infra.databases import postgres
 from tests.infra.prefect_child.recording import Recording
-from tests.prefect_server import PrefectServer, running_server, unused_port
+from tests.ports import free_port
+from tests.prefect_server import PrefectServer, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -17,7 +18,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefec
     home = tmp_path_factory.mktemp("prefect-postgres") / "home"
     with postgres() as url:
         flows = url.replace("postgresql+psycopg://", "postgresql+asyncpg://")
-        with running_server(home, unused_port(), flows) as server:
+        with running_server(home, free_port(), flows) as server:
             server.register()
             yield server
 

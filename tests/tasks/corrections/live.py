@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import orjson
 from infra.types import EngineId, Json, ModelName, PoolId
 from tasks.corrections.table import complete, mend
 from tasks.corrections.types import Body, Traits, choices_of, inner, traits_of
+from tests.ports import free_port
 from workers.types import Capability, ModelEntry, ModelFormat, Pooling
 from workers.wire import LLAMA_TOKEN_VARIABLE, EngineLaunch
 
@@ -98,9 +98,7 @@ def user(text: str) -> list[Json]:
 @contextlib.contextmanager
 def running(path: Path, capabilities: tuple[Capability, ...], pooling: Pooling | None = None) -> Iterator[Live]:
     """The product's engine process on a model, until the block ends."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
+    port = free_port()
     entry = ModelEntry(
         name=ModelName("tested"), format=ModelFormat.GGUF, capabilities=capabilities, path=path, pooling=pooling
     )

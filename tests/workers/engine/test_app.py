@@ -17,7 +17,7 @@ from aiohttp import web
 
 from infra.errors import EngineFailed, InvalidRequest, NotInstalled, PayloadTooLarge
 from tests.fakes import make_entry
-from tests.system.product import free_port
+from tests.ports import free_port
 from tests.workers.engine.launches import launch_of
 from workers.engine.app import EngineApp, main
 from workers.engine.runtimes.protocol import Abandoned, Ask, Handler, Reply

@@ -6,7 +6,7 @@ import pytest
 from prefect.events import Event, RelatedResource, Resource
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from tests.prefect_server import unused_port
+from tests.ports import free_port
 from workers.jobs.events import Subscription, hear
 
 RUN, POOL = uuid4(), uuid4()
@@ -90,7 +90,7 @@ async def test_it_goes_on_where_nobody_answers(caplog: pytest.LogCaptureFixture)
     async def connected() -> None:
         raise AssertionError("there is nobody")
 
-    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{unused_port()}/flows/api"}):
+    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/flows/api"}):
         keeping = asyncio.create_task(Subscription(Heard(), connected).keep())
         await asyncio.sleep(1.2)
         assert not keeping.done()
