@@ -29,6 +29,8 @@ SHORT: dict[str, Any] = {
     "response_format": "b64_mp4",
 }
 LONG = SHORT | {"steps": 200, "size": "64x64", "num_frames": 17}
+ENDLESS = {"size": "160x160", "num_frames": 81}
+"""Longer than any test looks at it: it is cancelled."""
 PATH = "/v1/video/generations"
 PROGRESS = "/v1/video/progress"
 
@@ -128,7 +130,7 @@ def test_the_progress_of_all_its_videos(product: Product) -> None:
 def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
     keys = [product.new_key(name) for name in ("ann", "ben")]
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(product.post, PATH, LONG | {"num_frames": 81}, key=keys[0], timeout_s=100)
+        asking = pool.submit(product.post, PATH, LONG | ENDLESS, key=keys[0], timeout_s=100)
         look = eventually(
             lambda: found if (found := product.get(PROGRESS, key=keys[0]))["current"] else None,
             60,
@@ -148,7 +150,7 @@ def test_a_key_sees_its_own_progress_and_its_run(product: Product) -> None:
 
 def test_a_cancelled_run_frees_its_engine(product: Product) -> None:
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(product.post, PATH, LONG | {"num_frames": 81}, timeout_s=100)
+        asking = pool.submit(product.post, PATH, LONG | ENDLESS, timeout_s=100)
         look = eventually(
             lambda: found if (found := product.get(PROGRESS))["current"] else None, 60, what=lambda: product.log
         )
