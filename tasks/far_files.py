@@ -20,11 +20,11 @@ from infra.egress import Egress, parse_url
 from infra.errors import EngineFailed, Forbidden, InvalidRequest
 from infra.pictures import measure
 from infra.types import Json
-from tasks.refusals import REFUSAL_MOST_BYTES, refusal
+from tasks.refusals import beginning, refusal
 from tasks.types import TaskCall
 from workers.connection import BrokenOff
 from workers.live import Engine
-from workers.transport import ANSWER_MOST_BYTES, FilePart
+from workers.transport import ANSWER_MOST_BYTES, FilePart, whole_body
 
 FETCH_S: Final = 600.0
 """Seconds that fetching one file may take: it has been made, and perhaps paid for. Nothing may come for `_SILENT_S`."""
@@ -111,14 +111,7 @@ async def _post(call: TaskCall, path: str, body: bytes) -> tuple[int, bytes]:
 
 async def _read(engine: Engine, answer: Answer) -> bytes:
     """The body; of a refusal the beginning is enough."""
-    good = answer.status == 200
-    most_bytes = ANSWER_MOST_BYTES if good else REFUSAL_MOST_BYTES
-    said = bytearray()
-    while len(said) <= most_bytes and (piece := await answer.piece()):
-        said += piece
-    if good and len(said) > most_bytes:
-        raise EngineFailed(f"{engine.id} answered with more than {most_bytes >> 20} MiB")
-    return bytes(said)
+    return await (whole_body(engine, answer.piece) if answer.status == 200 else beginning(answer.piece))
 
 
 def _text(value: Json) -> str:

@@ -9,7 +9,7 @@ import functools
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
@@ -78,6 +78,20 @@ class FormAnswer:
             raise EngineFailed(f"{self._engine.id} broke off its answer: {error or type(error).__name__}") from error
 
 
+async def whole_body(engine: Engine, piece: Callable[[], Awaitable[bytes]]) -> bytes:
+    """The body of an engine's answer; `piece` returns nothing only at its end.
+
+    Raises:
+        EngineFailed: it is larger than any that is expected; and whatever `piece` raises.
+    """
+    body = bytearray()
+    while more := await piece():
+        body += more
+        if len(body) > ANSWER_MOST_BYTES:
+            raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
+    return bytes(body)
+
+
 class Transport:
     """Requests to engines. Made on a running loop, closed with `close`."""
 
@@ -140,13 +154,8 @@ class Transport:
         Raises:
             EngineFailed: no connection, it broke, or the answer is larger than any that is expected.
         """
-        body = bytearray()
         async with self.form(engine, path, fields, *files, mark=mark) as answer:
-            while piece := await answer.piece():
-                body += piece
-                if len(body) > ANSWER_MOST_BYTES:
-                    raise EngineFailed(f"{engine.id} answered with more than {ANSWER_MOST_BYTES >> 20} MiB")
-            return answer.status, bytes(body)
+            return answer.status, await whole_body(engine, answer.piece)
 
     @asynccontextmanager
     async def form(

@@ -159,7 +159,8 @@ async def test_an_address_with_nothing_to_be_had(far: FarService, call: TaskCall
 
 
 async def test_more_than_is_taken(far: FarService, call: TaskCall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_files, "ANSWER_MOST_BYTES", len(PICTURE) - 1)
+    for module in (far_files, transport):
+        monkeypatch.setattr(module, "ANSWER_MOST_BYTES", len(PICTURE) - 1)
     for far.always_url in (True, False):
         with pytest.raises(EngineFailed, match="more than"):
             await make_far(call, PATH, {"prompt": "a fox"}, {}, FORM)
@@ -170,8 +171,8 @@ async def test_more_than_is_taken(far: FarService, call: TaskCall, monkeypatch: 
 async def test_answers_without_an_end_are_left(
     far: FarService, call: TaskCall, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_files, "ANSWER_MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(transport, "ANSWER_MOST_BYTES", 1 << 20, raising=False)
+    for module in (far_files, transport):
+        monkeypatch.setattr(module, "ANSWER_MOST_BYTES", 1 << 20)
     far.endless = b" " * (1 << 16)
     with pytest.raises(EngineFailed, match="more than 1 MiB"):
         await make_far(call, PATHS[bool(files)], {"prompt": "a fox"}, files, FORM)
