@@ -15,6 +15,7 @@ from infra.types import EngineId, Json, PoolId
 from tasks.generate import ask, generate
 from tasks.types import TaskCall, TaskResult, Usage
 from tests.fakes import Handler, make_entry
+from tests.tasks.said import Said
 from workers.live import Engine
 from workers.transport import Transport
 from workers.types import ModelFormat
@@ -26,25 +27,6 @@ HELLO: dict[str, Json] = {"messages": [{"role": "user", "content": "hi"}], "mode
 COUNTS: dict[str, Json] = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
 SPOKEN = b'{"choices":[{"finish_reason":"stop","index":0,"message":{"role":"assistant","content":"hello"}}],'
 """An answer's head, as llama.cpp writes it."""
-
-
-class Said:
-    """A client's end of a stream: keeps what was written."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    @property
-    def started(self) -> bool:
-        return bool(self.pieces)
-
-    async def write(self, data: bytes) -> None:
-        assert data, "nothing is no piece of a stream"
-        self.pieces.append(data)
-
-    @property
-    def text(self) -> bytes:
-        return b"".join(self.pieces)
 
 
 class Far:

@@ -17,6 +17,7 @@ from tasks.made import FILES_TYPE
 from tasks.types import TaskCall
 from tests.fakes import make_entry
 from tests.pictures import encoded, gradient, left_half
+from tests.tasks.said import Said
 from workers.engine.drawing import FRAME, Drawing
 from workers.live import Engine
 from workers.transport import Transport
@@ -27,22 +28,9 @@ LOOK, PICTURE = encoded(left_half()), encoded(gradient())
 EVENTS: Json = {"type": "image_generation", "quality": "auto", "background": "auto"}
 
 
-class Client:
-    """A channel that keeps the names of the events that it is sent."""
-
-    def __init__(self) -> None:
-        self.sent = b""
-
-    @property
-    def started(self) -> bool:
-        return bool(self.sent)
-
-    async def write(self, data: bytes) -> None:
-        self.sent += data
-
-    @property
-    def names(self) -> list[str]:
-        return re.findall(r"^event: image_generation\.(\w+)$", self.sent.decode(), re.MULTILINE)
+def names(said: Said) -> list[str]:
+    """The events that were written."""
+    return re.findall(r"^event: image_generation\.(\w+)$", said.text.decode(), re.MULTILINE)
 
 
 class Painter:
@@ -181,9 +169,9 @@ def framed(data: bytes, *, finished: bool = False) -> bytes:
 async def test_a_stream_passes_on_what_is_to_be_seen(painter: Painter) -> None:
     last = framed(PICTURE, finished=True)
     painter.sequence = [framed(LOOK) + framed(LOOK)[:3], framed(LOOK)[3:] + last[:7], last[7:]]
-    call = painter.call(seeds=[5, 6], events=EVENTS, partial_images=3)._replace(channel=(client := Client()))
+    call = painter.call(seeds=[5, 6], events=EVENTS, partial_images=3)._replace(channel=(client := Said()))
     result = await stream_images(call)
-    assert client.names == ["partial_image", "partial_image", "completed"] * 2
+    assert names(client) == ["partial_image", "partial_image", "completed"] * 2
     assert [drawing.previews for drawing in painter.drawings] == [3, 3]
     assert (result.value, result.units) == (b"", 2)
     assert result.ending.startswith(b"data: {")
@@ -191,9 +179,9 @@ async def test_a_stream_passes_on_what_is_to_be_seen(painter: Painter) -> None:
 
 async def test_a_stream_without_looks(painter: Painter) -> None:
     painter.sequence = [PICTURE]
-    call = painter.call(events=EVENTS, partial_images=0)._replace(channel=(client := Client()))
+    call = painter.call(events=EVENTS, partial_images=0)._replace(channel=(client := Said()))
     await stream_images(call)
-    assert client.names == ["completed"]
+    assert names(client) == ["completed"]
     assert painter.drawings == [Drawing(prompt="fox", steps=3, seed=5)]
 
 
@@ -209,15 +197,15 @@ async def test_a_stream_without_looks(painter: Painter) -> None:
 )
 async def test_a_stream_that_is_not_whole(painter: Painter, sequence: list[bytes], why: str, seen: int) -> None:
     painter.sequence = sequence
-    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Client()))
+    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Said()))
     with pytest.raises(EngineFailed, match=why):
         await stream_images(call)
-    assert client.names == ["partial_image"] * seen
+    assert names(client) == ["partial_image"] * seen
 
 
 async def test_what_an_engine_refuses_of_a_stream(painter: Painter) -> None:
     painter.status = 400
-    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Client()))
+    call = painter.call(events=EVENTS, partial_images=2)._replace(channel=(client := Said()))
     with pytest.raises(UpstreamRefused) as refused:
         await stream_images(call)
     assert (refused.value.status, refused.value.param) == (400, "size")

@@ -20,6 +20,7 @@ from infra.wav import head
 from tasks.speech import join_speech, speak, speak_far, speak_part
 from tasks.types import TaskCall
 from tests.fakes import make_entry
+from tests.tasks.said import Said
 from workers.live import Engine
 from workers.transport import Transport
 from workers.types import Capability, ModelFormat
@@ -27,21 +28,6 @@ from workers.types import Capability, ModelFormat
 pytestmark = pytest.mark.enable_socket
 RATE_HZ = 22050
 SOUND = bytes(range(256)) * 200
-
-
-class Client:
-    """A channel that keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    @property
-    def started(self) -> bool:
-        return bool(self.pieces)
-
-    async def write(self, data: bytes) -> None:
-        assert data
-        self.pieces.append(data)
 
 
 class Voice:
@@ -72,7 +58,7 @@ class Voice:
             await response.write(piece)
         return response
 
-    def call(self, client: Client | None = None, parts: dict[str, Json] | None = None, **inputs: Json) -> TaskCall:
+    def call(self, client: Said | None = None, parts: dict[str, Json] | None = None, **inputs: Json) -> TaskCall:
         entry = make_entry("joe", format=ModelFormat.PIPER, capabilities=(Capability.TTS,))
         engine = Engine(EngineId("cpu/joe"), entry, PoolId("cpu"), True, 1, self.url, {"Authorization": "Bearer k"})
         asked: dict[str, Json] = {"sentences": ["One.", "Two."], "voice": "alloy", "speed": 1.5, "stream": "audio"}
@@ -111,7 +97,7 @@ async def test_without_a_client_that_waits_the_file_is_whole(voice: Voice) -> No
 
 
 async def test_a_client_that_is_to_have_it_whole_has_a_right_head(voice: Voice) -> None:
-    client = Client()
+    client = Said()
     result = await speak(voice.call(client, stream=None))
     assert samples(result.value) == SOUND
     assert not client.started
@@ -121,7 +107,7 @@ async def test_a_client_that_is_to_have_it_whole_has_a_right_head(voice: Voice) 
 async def test_a_client_hears_the_beginning_while_the_rest_is_spoken(voice: Voice, form: str) -> None:
     voice.pieces = [head(RATE_HZ, None) + SOUND, SOUND]
     voice.go_on.clear()
-    client = Client()
+    client = Said()
     speaking = asyncio.create_task(speak(voice.call(client, format=form)))
     async with asyncio.timeout(20):
         while sum(map(len, client.pieces)) < 2000:
@@ -131,13 +117,13 @@ async def test_a_client_hears_the_beginning_while_the_rest_is_spoken(voice: Voic
     result = await speaking
     assert (result.value, result.ending) == (b"", b"")
     if form == "wav":
-        assert b"".join(client.pieces) == head(RATE_HZ, None) + SOUND + SOUND
+        assert client.text == head(RATE_HZ, None) + SOUND + SOUND
 
 
 async def test_openai_s_events(voice: Voice) -> None:
-    client = Client()
+    client = Said()
     result = await speak(voice.call(client, stream="sse"))
-    events = [json.loads(line[6:]) for line in b"".join(client.pieces).decode().split("\n\n") if line]
+    events = [json.loads(line[6:]) for line in client.text.decode().split("\n\n") if line]
     assert {event["type"] for event in events} == {"speech.audio.delta"}
     assert b"".join(base64.b64decode(event["audio"]) for event in events) == head(RATE_HZ, None) + SOUND
     assert json.loads(result.ending[6:]) == {
@@ -148,7 +134,7 @@ async def test_openai_s_events(voice: Voice) -> None:
 
 async def test_nothing_to_be_heard(voice: Voice) -> None:
     voice.pieces = [head(RATE_HZ, None)]
-    client = Client()
+    client = Said()
     with pytest.raises(InvalidRequest, match="nothing in 'input'") as refused:
         await speak(voice.call(client))
     assert refused.value.param == "input"
@@ -209,9 +195,9 @@ async def test_parts_that_cannot_be_joined(voice: Voice) -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_far_service_s_bytes_are_passed_on_as_they_are(voice: Voice, streamed: bool) -> None:
     voice.pieces = [b"\xff\xf3 anything", b" at all"]
-    client = Client() if streamed else None
+    client = Said() if streamed else None
     request: dict[str, Json] = {"input": "Hi.", "voice": "zoe", "response_format": "opus", "more": 1}
     result = await speak_far(voice.call(client, request=request))
-    assert (b"".join(client.pieces) if client else result.value) == b"\xff\xf3 anything at all"
+    assert (client.text if client else result.value) == b"\xff\xf3 anything at all"
     assert (result.media_type, result.units) == ("audio/ogg", 3)
     assert voice.asked == [{**request, "model": "joe"}]

@@ -16,6 +16,7 @@ from infra.types import EngineId, Json, PoolId
 from tasks.transcript_stream import stream_transcript
 from tasks.types import TaskCall
 from tests.fakes import make_entry
+from tests.tasks.said import Said
 from workers.engine.hearing import delta_event, done_event
 from workers.live import Engine
 from workers.transport import Transport
@@ -23,24 +24,6 @@ from workers.transport import Transport
 pytestmark = pytest.mark.enable_socket
 USAGE: dict[str, Json] = {"type": "tokens", "input_tokens": 100, "output_tokens": 3, "total_tokens": 103}
 DONE = done_event("One. Two.", {"duration": 2.0, "usage": USAGE})
-
-
-class Client:
-    """A channel that keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    @property
-    def started(self) -> bool:
-        return bool(self.pieces)
-
-    async def write(self, data: bytes) -> None:
-        self.pieces.append(data)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return events_in(b"".join(self.pieces))
 
 
 def events_in(stream: bytes) -> list[dict[str, Any]]:
@@ -53,7 +36,7 @@ class Ears:
     def __init__(self, store: Blobs) -> None:
         self.store, self.ref = store, store.put(b"RIFF" + bytes(1000))
         self.transport = Transport()
-        self.client = Client()
+        self.client = Said()
         self.url = ""
         self.status = 200
         self.pieces: list[bytes | None] = [delta_event("One."), delta_event(" Two."), DONE]
@@ -112,11 +95,11 @@ async def test_what_is_heard_goes_on_at_once_and_the_end_is_the_result_s(ears: E
     async with asyncio.timeout(20):
         while not ears.client.started:
             await asyncio.sleep(0.01)
-    assert ears.client.events == [{"type": "transcript.text.delta", "delta": "One."}]
+    assert events_in(ears.client.text) == [{"type": "transcript.text.delta", "delta": "One."}]
     assert not hearing.done()
     ears.go_on.set()
     result = await hearing
-    assert "".join(event["delta"] for event in ears.client.events) == "One. Two."
+    assert "".join(event["delta"] for event in events_in(ears.client.text)) == "One. Two."
     assert (result.value, result.ending, result.units) == (b"", DONE, 2.0)
     assert ears.asked == [
         {"model": "m", "response_format": "verbose_json", "stream": "true", "file": "1004 bytes"},
@@ -126,7 +109,7 @@ async def test_what_is_heard_goes_on_at_once_and_the_end_is_the_result_s(ears: E
 async def test_silence_begins_a_stream_too(ears: Ears) -> None:
     ears.pieces = [done_event("", {"duration": 3.0})]
     result = await stream_transcript(ears.call())
-    assert ears.client.events == [{"type": "transcript.text.delta", "delta": ""}]
+    assert events_in(ears.client.text) == [{"type": "transcript.text.delta", "delta": ""}]
     assert events_in(result.ending)[0]["text"] == ""
 
 
@@ -135,7 +118,7 @@ async def test_events_come_in_whatever_pieces(ears: Ears) -> None:
     whole += delta_event(" Two.") + DONE + b"data: [DONE]\n\n"
     ears.pieces = [whole[at : at + 7] for at in range(0, len(whole), 7)]
     result = await stream_transcript(ears.call())
-    assert "".join(event["delta"] for event in ears.client.events) == "One. Two."
+    assert "".join(event["delta"] for event in events_in(ears.client.text)) == "One. Two."
     assert result.ending == DONE + b"data: [DONE]\n\n"
 
 
@@ -153,7 +136,7 @@ async def test_what_is_left_after_the_last_event_says_nothing(ears: Ears, tail: 
 async def test_a_far_service_that_streams_nothing(ears: Ears, usage: dict[str, Json], told: Json) -> None:
     ears.pieces = [json.dumps({"text": "One. Two.", **usage}, indent=1).encode()]
     result = await stream_transcript(ears.call())
-    assert ears.client.events == [{"type": "transcript.text.delta", "delta": "One. Two."}]
+    assert events_in(ears.client.text) == [{"type": "transcript.text.delta", "delta": "One. Two."}]
     (done,) = events_in(result.ending)
     assert (done["type"], done["text"], done.get("usage")) == ("transcript.text.done", "One. Two.", told)
 

@@ -10,7 +10,8 @@ from infra.errors import EngineFailed, UpstreamRefused
 from infra.types import Json
 from tasks.responses.respond import respond
 from tasks.types import TaskCall, Usage
-from tests.tasks.test_generate import Far, Said, streamed, whole
+from tests.tasks.said import Said
+from tests.tasks.test_generate import Far, streamed, whole
 from tests.tasks.test_generate import far as far
 
 pytestmark = pytest.mark.enable_socket
