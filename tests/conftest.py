@@ -19,6 +19,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PREFECT_HOME"] = folder.name  # noqa: TID251
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Bytes are named by their place: two processes must collect the same names, and compressed bytes hold a clock."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def unused_tcp_port() -> int:
     """A port of loopback that nothing listens on; pytest-asyncio's own may be taken by a connection meanwhile."""
