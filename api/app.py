@@ -15,11 +15,12 @@ from api.cold import UserKey, install_handlers
 from api.file_serving import GeneratedArea
 from api.internal.app import internal_app
 from api.media import lora_routes
-from api.media.images import DRAWS, ImagesEndpoint
+from api.media.images import DRAWS, drawing
 from api.media.lora_intake import LoraIntake
+from api.media.making import MakingEndpoint
 from api.media.ocr import READS, OcrEndpoint
+from api.media.video import FILMING
 from api.media.video import PATH as FILMS
-from api.media.video import VideoEndpoint
 from api.openai import batches, files, models, plan, progress, runs, uploads
 from api.openai.audio import SOUNDS, SoundEndpoint
 from api.openai.endpoint import Endpoint
@@ -52,9 +53,9 @@ class App:
         self._hot |= {("POST", path): SoundEndpoint(services, sound, task) for path, task in SOUNDS.items()}
         reading = RESOURCES["ocr"]
         self._hot |= {("POST", path): OcrEndpoint(services, reading, batch=batch) for path, batch in READS.items()}
-        drawing = RESOURCES["images"]
-        self._hot |= {("POST", path): ImagesEndpoint(services, drawing, task) for path, task in DRAWS.items()}
-        self._hot["POST", FILMS] = VideoEndpoint(services, RESOURCES["video"])
+        images = RESOURCES["images"]
+        self._hot |= {("POST", path): MakingEndpoint(services, images, drawing(task)) for path, task in DRAWS.items()}
+        self._hot["POST", FILMS] = MakingEndpoint(services, RESOURCES["video"], FILMING)
         self._hot["POST", SPEAKS] = SpeechEndpoint(services, RESOURCES["speech"])
         self._services = services
         self._max_body_bytes = services.settings.server.max_body_mb * 2**20

@@ -9,7 +9,8 @@ import orjson
 import pytest
 from aiohttp import BodyPartReader, web
 
-from api.media.images import measured, taken
+from api.media.images import drawing
+from api.media.making import taken
 from infra.errors import InvalidRequest
 from tests.api.conftest import Front, StartFront
 from tests.pictures import bomb, encoded, gradient, left_half
@@ -201,7 +202,7 @@ async def test_a_bad_request_is_told(name: str) -> None:
     more, param = BAD[name]
     body = ({} if name == "no prompt" else {"prompt": "a fox"}) | more
     with pytest.raises(InvalidRequest) as refused:
-        taken("application/json", orjson.dumps(body), "generate")
+        taken("application/json", orjson.dumps(body), drawing("generate"))
     assert refused.value.param == param
 
 
@@ -231,9 +232,9 @@ def test_an_image_may_be_called_a_list_but_is_one() -> None:
     form = b'--b\r\ncontent-disposition: form-data; name="image[]"; filename="a"\r\n\r\nx\r\n'
     text = b'--b\r\ncontent-disposition: form-data; name="prompt"\r\n\r\na fox\r\n'
     kind = "multipart/form-data; boundary=b"
-    assert set(taken(kind, form + text + b"--b--\r\n", "edit").pictures) == {"image"}
+    assert set(taken(kind, form + text + b"--b--\r\n", drawing("edit")).pictures) == {"image"}
     with pytest.raises(InvalidRequest, match="image is one picture"):
-        taken(kind, form + form + text + b"--b--\r\n", "edit")
+        taken(kind, form + form + text + b"--b--\r\n", drawing("edit"))
 
 
 def test_a_form_may_name_a_picture_that_lies_elsewhere() -> None:
@@ -241,16 +242,11 @@ def test_a_form_may_name_a_picture_that_lies_elsewhere() -> None:
     form = '--b\r\ncontent-disposition: form-data; name="image"; filename="a"\r\n\r\nx\r\n'
     for name, value in (("prompt", "a fox"), ("mask", "https://example.org/mask.png")):
         form += f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-    pictures = taken("multipart/form-data; boundary=b", f"{form}--b--\r\n".encode(), "edit").pictures
+    pictures = taken("multipart/form-data; boundary=b", f"{form}--b--\r\n".encode(), drawing("edit")).pictures
     assert {name: given.url for name, given in pictures.items()} == {
         "image": None,
         "mask": "https://example.org/mask.png",
     }
-
-
-def test_pictures_of_one_size() -> None:
-    measured({"image": IMAGE, "mask": encoded(left_half(), "WEBP")})
-    measured({})
 
 
 async def test_a_model_that_draws_nothing_or_far_away(start_front: StartFront) -> None:

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import BodyPartReader, web
 
-from api.media.video import taken
+from api.media.making import taken
+from api.media.video import FILMING
 from infra.errors import InvalidRequest
 from tests.api.conftest import Front, StartFront
 from tests.documents import drawn, encoded
@@ -140,14 +141,14 @@ async def test_a_plan_shows_the_rows(start_front: StartFront, tmp_path: Path) ->
 
 def test_a_form_with_a_file_too_many() -> None:
     head = 'Content-Disposition: form-data; name="{}"; filename="a"\r\n\r\nx\r\n'
-    for names in (("video",), ("image", "image")):
+    for names, why in ((("video",), "no file that is taken here"), (("image", "image"), "image is one picture")):
         raw = "".join(f"--b\r\n{head.format(name)}" for name in names) + "--b--\r\n"
-        with pytest.raises(InvalidRequest, match="no file that is taken here"):
-            taken("multipart/form-data; boundary=b", raw.encode())
+        with pytest.raises(InvalidRequest, match=why):
+            taken("multipart/form-data; boundary=b", raw.encode(), FILMING)
 
 
 def test_an_image_is_no_path_of_ours() -> None:
     for image in ({"path": "/etc/passwd"}, {"data": "AA==", "url": "http://x/a.png"}, 5, "/etc/passwd.."):
         with pytest.raises(InvalidRequest) as refused:
-            taken("application/json", json.dumps(BODY | {"image": image}).encode())
+            taken("application/json", json.dumps(BODY | {"image": image}).encode(), FILMING)
         assert str(refused.value.param).startswith("image")
