@@ -160,9 +160,11 @@ def _failed(error: CoderAIError, status: int) -> web.Response:
 
 @dataclass
 class FakeEngine:
-    """An OpenAI server that counts what it is asked, by path. `slow_s` delays each answer; `broken` paths break off."""
+    """An OpenAI server that counts what it is asked, by path. `slow_s` delays each answer but the first `quick`
+    ones; `broken` paths break off."""
 
     slow_s: float = 0.0
+    quick: int = 0
     broken: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -190,7 +192,7 @@ class FakeEngine:
         self.bodies.append(body)
         self.busy += 1
         try:
-            await asyncio.sleep(self.slow_s)
+            await asyncio.sleep(self.slow_s if len(self.asked) > self.quick else 0.0)
         except asyncio.CancelledError:
             self.left += 1
             raise

@@ -179,7 +179,7 @@ def job_lane(prefect_server: PrefectServer, tmp_path_factory: pytest.TempPathFac
 def quiet_lane(job_lane: JobLane) -> Iterator[JobLane]:
     """The lane with an engine that answers at once and has not been asked anything; afterwards nothing is held."""
     front, engine = job_lane.front, job_lane.engine
-    engine.slow_s, engine.broken = 0.0, set()
+    engine.slow_s, engine.quick, engine.broken = 0.0, 0, set()
     for notes in (engine.asked, engine.bodies, front.plans, front.leases, front.overs, front.cancelled):
         notes.clear()
     yield job_lane

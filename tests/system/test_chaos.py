@@ -19,6 +19,9 @@ from tests.tiny_gguf import write_tiny_llama
 pytestmark = pytest.mark.slow
 
 BACK_WITHIN_S = 10.0
+"""From the kill until what was killed serves again."""
+ANSWERED_WITHIN_S = 40.0
+"""From then until a whole text is there, of four at once on a machine that has other work."""
 TALK: dict[str, object] = {
     "model": CHAT,
     "messages": [{"role": "user", "content": "Tell a long story."}],
@@ -63,6 +66,7 @@ def busy(served: Product, count: int) -> None:
 def test_chaos_an_engine_is_killed(loaded: Product) -> None:
     """Whole answers are given all the same, by its successor; the other model notices nothing."""
     killed_pid, other_pid = loaded.engine_pid(CHAT), loaded.engine_pid(EMBED)
+    killed = loaded.engines()[CHAT]["incarnation"]
     with (
         asking(loaded, "/v1/chat/completions", TALK, threads=4) as talk,
         asking(loaded, "/v1/embeddings", VECTOR, threads=1) as vectors,
@@ -71,8 +75,13 @@ def test_chaos_an_engine_is_killed(loaded: Product) -> None:
         killed_s = time.monotonic()
         os.kill(killed_pid, signal.SIGKILL)
         eventually(
-            lambda: any(a.ended_s > killed_s and a.status == 200 for a in list(talk.answers)),
+            lambda: (engine := loaded.engines()[CHAT])["state"] == "ready" and engine["incarnation"] > killed,
             BACK_WITHIN_S,
+            what=lambda: f"{loaded.engines()}\n{loaded.log}",
+        )
+        eventually(
+            lambda: any(a.ended_s > killed_s and a.status == 200 for a in list(talk.answers)),
+            ANSWERED_WITHIN_S,
             what=lambda: f"{loaded.engines()}\n{loaded.log}",
         )
     assert len(talk.in_flight_at(killed_s)) >= 3
@@ -111,10 +120,11 @@ def test_chaos_the_front_is_killed(loaded: Product) -> None:
         eventually(lambda: len(vectors.answers) > 20, 20, what=lambda: str(vectors.answers[-1:]))
         killed_s = time.monotonic()
         os.kill(front_pid, signal.SIGKILL)
+        eventually(lambda: loaded.healthy() and loaded.front_pid() != front_pid, BACK_WITHIN_S, what=lambda: loaded.log)
         for load in (talk, vectors):
             eventually(
                 lambda load=load: any(a.began_s > killed_s and a.status == 200 for a in list(load.answers)),  # type: ignore[misc]
-                BACK_WITHIN_S,
+                ANSWERED_WITHIN_S,
                 what=lambda: loaded.log,
             )
     assert loaded.front_pid() != front_pid
@@ -143,7 +153,7 @@ def test_chaos_front_and_engine_are_killed_at_once(loaded: Product) -> None:
     eventually(loaded.healthy, BACK_WITHIN_S, what=lambda: loaded.log)
     answer = loaded.post("/v1/chat/completions", TALK)
     assert answer.status_code == 200, answer.text
-    assert time.monotonic() - began_s < 2 * BACK_WITHIN_S
+    assert time.monotonic() - began_s < BACK_WITHIN_S + ANSWERED_WITHIN_S
     assert_idle(loaded)
 
 
