@@ -36,12 +36,14 @@ def test_a_cancelled_job_leaves_its_engine(quiet_lane: JobLane) -> None:
     until(lambda: lane.engine.busy, 10, lambda: lane.log)
     begun = time.monotonic()
     lane.set_state(run, "CANCELLING")
-    until(lambda: lane.front.held == 0 and lane.engine.left == left + 1, 2)
-    done = lane.wait(run, "CANCELLED", timeout_s=2)
-    assert time.monotonic() - begun < 2
+    until(lambda: lane.front.held == 0 and lane.engine.left == left + 1, 5)
+    done = lane.wait(run, "CANCELLED", timeout_s=5)
+    assert time.monotonic() - begun < 5, (
+        "0.3 s on a quiet machine; a look for what nobody announced comes after fifteen"
+    )
     assert done["state"]["message"] == "it was cancelled; its engine's slot is free"
     assert "Crashed" not in lane.states(run), "Prefect's engine would say so; automations listen to it"
-    until(lambda: lane.front.overs == [None], 2)
+    until(lambda: lane.front.overs == [None], 5)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.4])
@@ -78,7 +80,7 @@ def test_a_cancelled_job_is_retried(quiet_lane: JobLane) -> None:
     begun = time.monotonic()
     lane.retry(run)
     lane.wait(run, "RUNNING", "COMPLETED")
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
     assert lane.wait(run)["state_type"] == "COMPLETED"
 
 

@@ -133,11 +133,11 @@ def test_long_strings_are_cut_and_what_follows_is_still_read(write: Write) -> No
     ],
 )
 def test_refuses_hostile_and_broken_files(write: Write, data: bytes, words: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     message = refusal(write(data))
     assert words in message
     assert len(message) < 1000
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_says_how_many_bytes_of_a_cut_download_are_missing(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_says_how_many_bytes_of_a_cut_download_are_missing(tmp_path: Path) -> No
 
 def test_too_many_strings_end_early(write: Write) -> None:
     count = MAX_STRINGS + 1
-    started = time.monotonic()
+    started = time.process_time()
     assert "strings" in refusal(write(gguf((array_pair("k", STRING, count, bytes(8 * count)),))))
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_a_huge_sparse_file_costs_neither_time_nor_memory(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_a_huge_sparse_file_costs_neither_time_nor_memory(tmp_path: Path) -> Non
     path.write_bytes(gguf((array_pair("k", U32, 1 << 36, b""), u32_pair("after", 1))))
     os.truncate(path, 1 << 40)
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.monotonic()
+    started = time.process_time()
     assert "larger than 512 MiB" in refusal(path)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 32 << 10
 
 

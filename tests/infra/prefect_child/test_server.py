@@ -45,7 +45,7 @@ def test_it_ends_soon_after_sigterm_and_knows_its_runs_again(prefect_server: Pre
     took_s = time.monotonic() - began
     prefect_server.start()
     assert code == 0
-    assert took_s < 3.5
+    assert took_s < 7, "1.5 s on a quiet machine; its supervisor waits for eight"
     assert prefect_server.get(f"/flow_runs/{run.id}")["state"]["type"] == "COMPLETED"
 
 
