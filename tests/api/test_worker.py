@@ -44,7 +44,7 @@ def test_its_end_ends_its_jobs(quiet_lane: JobLane) -> None:
     done = lane.run(run)
     assert done["state_type"] == "CRASHED"
     assert done["state"]["message"].startswith("the worker process was stopped before the run had ended; retry it")
-    until(lambda: lane.front.held == 0, 2)
+    until(lambda: lane.front.held == 0, 10)
     lane.engine.slow_s = 0
     lane.start()
     lane.retry(run)
@@ -61,7 +61,7 @@ def test_what_a_killed_one_left_gets_its_end(quiet_lane: JobLane) -> None:
         until(lambda run=run: lane.run(run)["infrastructure_pid"], 5)  # type: ignore[misc]
     lane.stop(signal.SIGKILL)
     lane.set_state(cancelling, "CANCELLING")
-    until(lambda: lane.front.held == 0, 2)
+    until(lambda: lane.front.held == 0, 10)
     lane.engine.slow_s = 0
     lane.start()
     crashed, cancelled = lane.run(running), lane.run(cancelling)

@@ -120,7 +120,7 @@ def test_bad_input_is_the_client_s_to_mend(served: Product, case: str) -> None:
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert param is None or error["param"].startswith(param), error
-    eventually(lambda: not left(served), 2, what=lambda: f"left: {left(served)}")  # they go after the answer
+    eventually(lambda: not left(served), 10, what=lambda: f"left: {left(served)}")  # they go after the answer
 
 
 @pytest.mark.parametrize("name", TRICKS)

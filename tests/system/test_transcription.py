@@ -207,6 +207,6 @@ def test_a_client_that_leaves_a_stream_frees_the_engine(client: OpenAI, product:
     assert next(iter(stream)).type == "transcript.text.delta"
     assert product.engines()[WHISPER]["in_flight"] == 1
     stream.response.close()
-    eventually(lambda: not product.engines()[WHISPER]["in_flight"], 2, what=lambda: str(product.engines()[WHISPER]))
+    eventually(lambda: not product.engines()[WHISPER]["in_flight"], 5, what=lambda: str(product.engines()[WHISPER]))
     answer = client.audio.transcriptions.create(model=WHISPER, file=("a.wav", silence(1)))
     assert answer.text == ""

@@ -215,4 +215,4 @@ async def test_no_key_no_service(supervisor: Supervisor, tmp_path: Path) -> None
 async def test_sigterm_ends_it_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
     async with serving(supervisor, launch(write_tiny_llama(tmp_path / "m.gguf"))) as engine:
         os.kill(engine.pid, 15)
-        await until(lambda: not alive(engine.pid), 2)
+        await until(lambda: not alive(engine.pid), 10)
