@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
-from api.errors import Headers, error_body, error_headers, status_of
+from api.errors import Headers, error_body, error_headers
 from infra.clock import monotonic
+from infra.error_object import status_of
 from infra.errors import InvalidRequest, PayloadTooLarge
 from infra.types import Json
 

@@ -6,15 +6,21 @@ from typing import Annotated, cast
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException as FrameworkError
 
 from api.asgi import headers_by_name
-from api.errors import error_body, error_headers, status_of
+from api.errors import error_body, error_headers
 from api.services import Services
+from infra.error_object import status_of
 from infra.errors import CoderAIError, InvalidRequest, NotFound
 from infra.tokens import Key, Scope
+from infra.wording import sentence
 
 log = logging.getLogger("api.cold")
+
+_NAME_CHARS = 200
+"""Of a field's name that an error repeats."""
 
 
 async def _services(request: Request) -> Services:
@@ -41,6 +47,17 @@ def respond(error: BaseException, status: int | None = None) -> Response:
     return Response(error_body(error), status or status_of(error), headers)
 
 
+def _invalid(detail: ErrorDetails) -> InvalidRequest:
+    """A field of a body, path or query that is not as it should be, in the hot routes' words."""
+    param = ".".join(str(part)[:_NAME_CHARS] for part in detail["loc"][1:])
+    if not param or detail["type"] == "json_invalid":
+        return InvalidRequest("the request's body must be a JSON object, sent with Content-Type: application/json")
+    if detail["type"] == "extra_forbidden":
+        said = f"Unrecognized request argument supplied: {param}"
+        return InvalidRequest(said, param=param, code="unknown_parameter")
+    return InvalidRequest(sentence(param, detail), param=param)
+
+
 def install_handlers(app: FastAPI, hot_paths: frozenset[str]) -> None:
     """Answer every error of these routes in OpenAI's shape; unknown paths are closed without a key, too."""
 
@@ -49,9 +66,7 @@ def install_handlers(app: FastAPI, hot_paths: frozenset[str]) -> None:
 
     async def invalid(_request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])
-        return respond(InvalidRequest(f"{place or 'the request'}: {first['msg']}", param=place or None))
+        return respond(_invalid(error.errors()[0]))
 
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, FrameworkError)

@@ -14,7 +14,8 @@ import orjson
 from infra.batch_lines import BatchLine, BatchRefused, Outcome, Results, checked, requests
 from infra.batch_rows import OVER, Batch, Batches, BatchProblem, Status
 from infra.clock import Clock, monotonic, wall
-from infra.errors import CoderAIError, NoCapacity
+from infra.error_object import error_object, status_of
+from infra.errors import CoderAIError, NoCapacity, Nowhere
 from infra.file_names import new_id
 from infra.types import Json
 
@@ -46,7 +47,7 @@ class BatchRun:
     do: Do
     tell: Tell
     now: Clock = wall
-    _told_s: float = 0.0
+    tell_s: float = TELL_S
     _total: int = 0
 
     async def carry_out(self) -> Batch:
@@ -96,15 +97,16 @@ class BatchRun:
 
         self._total = await asyncio.to_thread(check)
         await asyncio.to_thread(self.batches.move, self.batch.id, "in_progress")
-        await self._say(now=True)
+        await self._say()
 
     async def _do_all(self) -> None:
         with self._source() as source:
             left = requests(source)
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(AT_ONCE):
-                        group.create_task(self._do_some(left))
+                    saying = group.create_task(self._keep_saying())
+                    await asyncio.wait([group.create_task(self._do_some(left)) for _ in range(AT_ONCE)])
+                    saying.cancel()
             except BaseExceptionGroup as several:
                 raise several.exceptions[0] from several
 
@@ -114,17 +116,16 @@ class BatchRun:
             if line.custom_id not in self.results.done:
                 outcome, result = await self._done(line)
                 await asyncio.to_thread(self.results.add, outcome, line.custom_id, result)
-                await self._say()
 
     async def _done(self, line: BatchLine) -> tuple[Outcome, dict[str, Json]]:
         result: dict[str, Json] = {"id": new_id("batch_req_", self.now())}
+        outcome: Outcome = "output"
         try:
-            answer = orjson.loads(await self._patiently(line.body))
+            status, body = _OK, orjson.loads(await self._patiently(line.body))
         except CoderAIError as error:
-            told: dict[str, Json] = {"code": error.code or "error", "message": error.message}
-            return "error", result | {"response": None, "error": told}
-        response: dict[str, Json] = {"status_code": _OK, "request_id": result["id"], "body": answer}
-        return "output", result | {"response": response, "error": None}
+            outcome, status, body = "error", status_of(error), {"error": error_object(error)}
+        response: dict[str, Json] = {"status_code": status, "request_id": result["id"], "body": body}
+        return outcome, result | {"response": response, "error": None}
 
     async def _patiently(self, body: dict[str, Json]) -> bytes:
         """The answer; where nothing can take the request now, or the front restarts, it is asked again for a while."""
@@ -132,6 +133,8 @@ class BatchRun:
         while True:
             try:
                 return await self.do(body)
+            except Nowhere:
+                raise
             except NoCapacity as error:
                 pause_s = min(_LONGEST_PAUSE_S, error.retry_after_s or _PAUSE_S)
                 if monotonic() + pause_s > until_s:
@@ -148,17 +151,24 @@ class BatchRun:
                     self.results.add("error", line.custom_id, result)
 
     async def _end(self, status: Status) -> Batch:
-        await self._say(now=True)
+        await self._say()
         outputs = {str(outcome): path for outcome, path in self.results.paths().items()}
         ended = await asyncio.to_thread(self.batches.finish, self.batch.id, status, outputs, self.results.spent)
         await self.tell(ended)
         return ended
 
-    async def _say(self, *, now: bool = False) -> None:
-        """Tell how far it is, unless that was told just before."""
-        if not now and monotonic() - self._told_s < TELL_S:
-            return
-        self._told_s = monotonic()
+    async def _keep_saying(self) -> None:
+        """Tell of every progress soon, also while those that are still at work take their time."""
+        said = sum(self.results.counts.values())
+        while True:
+            await asyncio.sleep(self.tell_s)
+            done = sum(self.results.counts.values())
+            if done > said:
+                said = done
+                await self._say()
+
+    async def _say(self) -> None:
+        """Tell how far it is."""
         completed, failed = self.results.counts["output"], self.results.counts["error"]
         total = max(self._total, completed + failed)
         await asyncio.to_thread(self.batches.count, self.batch.id, total, completed, failed)
@@ -166,6 +176,12 @@ class BatchRun:
 
     def _source(self) -> BinaryIO:
         return self.batches.files.store.open(self.batch.input_ref or "")
+
+
+def answered(now: Batch) -> tuple[float, str]:
+    """How much of a batch is done, in per cent and in words."""
+    percent = 100.0 * (now.completed + now.failed) / max(1, now.total)
+    return percent, f"{now.completed} of {now.total} requests answered, {now.failed} failed ({now.status})"
 
 
 def _problems(error: CoderAIError) -> list[BatchProblem]:

@@ -14,6 +14,7 @@ from infra.batch_usage import Spent
 from infra.errors import InvalidRequest
 from infra.files import full_disk_named, make_private_folder
 from infra.types import Frozen, Json
+from infra.wording import sentence
 
 MOST_LINES: Final = 50_000
 """OpenAI's limit."""
@@ -161,7 +162,8 @@ def _problem(text: bytes, endpoint: str, seen: set[CustomId]) -> BatchProblem | 
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        return _wrong("invalid_json_line", f"{place or 'the line'}: {first['msg']}", param=place or None)
+        message = sentence(place, first) if place else "the line is no JSON object: give one request a line"
+        return _wrong("invalid_json_line", message, param=place or None)
     if line.url != endpoint:
         return _wrong("mismatched_endpoint", f"url is {line.url[:100]!r}; this batch is for {endpoint}", param="url")
     if line.custom_id in seen:

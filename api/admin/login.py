@@ -12,7 +12,8 @@ from api.admin.sessions import Sessions
 from api.admin.tries import Tries
 from api.asgi import Exchange, parse_object
 from api.auth import Auth
-from api.errors import Headers, error_headers, status_of
+from api.errors import Headers, error_headers
+from infra.error_object import status_of
 from infra.errors import CoderAIError, InvalidRequest
 
 HOME = "/flows/"

@@ -20,7 +20,8 @@ from api.admin.tries import Tries
 from api.admin.upstream import Upstream
 from api.asgi import ASGIApp, ClientGone, Exchange, Receive, Scope, Send
 from api.auth import Auth
-from api.errors import Headers, error_body, error_headers, status_of
+from api.errors import Headers, error_body, error_headers
+from infra.error_object import status_of
 from infra.errors import CoderAIError, FlowsUnavailable, NotAuthenticated, NotFound
 from infra.prefect_address import PrefectAddress
 from infra.settings import Settings

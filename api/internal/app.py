@@ -8,10 +8,11 @@ import logging
 from http import HTTPStatus
 
 from api.asgi import ClientGone, Exchange, Receive, Scope, Send, headers_by_name
-from api.errors import error_body, error_headers, status_of
+from api.errors import error_body, error_headers
 from api.internal.leases import LeaseRoute
 from api.internal.routes import Routes, failure
 from api.services import Services
+from infra.error_object import status_of
 from infra.errors import NotFound
 
 log = logging.getLogger("api.internal")

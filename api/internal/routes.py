@@ -7,10 +7,10 @@ from functools import partial
 import orjson
 from pydantic import ValidationError
 
-from api.errors import error_object
 from api.openai.resources import RESOURCES
 from api.services import Services
 from flows.distribute import Cut
+from infra.error_object import error_object
 from infra.errors import InvalidRequest
 from infra.tokens import Key
 from infra.types import Frozen, Json, KeyName, RunId
@@ -66,7 +66,7 @@ class Routes:
         request = resource.as_job(ask.request)
         entry = self._services.shelf.catalogue.get(str(request.get("model", "")))
         affine = self._services.fleet.has_choice(entry)
-        request = await resource.recalled(self._services.database, Key(ask.key, "user"), request, entry)
+        request = await resource.recalled(self._services, Key(ask.key, "user"), request, entry)
         cut = None if ask.sizes == () else Cut(self._services.sites, ask.sizes or ())
         plan, _stream = resource.planned(request, entry, None, affine=affine, cut=cut)
         self._services.accounting.count_job(ask.key, entry.name, ask.flow)

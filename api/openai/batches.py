@@ -1,6 +1,6 @@
 """`/v1/batches`: many requests as one job. A batch is one flow run, which the worker process carries out."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field, StringConstraints
@@ -17,6 +17,9 @@ from infra.types import BatchId, FileId, Frozen
 
 router = APIRouter(prefix="/v1/batches", tags=["batches"])
 
+_BATCHED: Final = {path: flow for path, flow in PATHS.items() if flow not in ("compact", "input_tokens")}
+"""What a batch may be for. A summary is sealed on its way to its client, and a batch's answers go into a file; to count
+tokens is no work for one."""
 Label = Annotated[str, StringConstraints(max_length=512)]
 
 
@@ -93,9 +96,9 @@ class BatchQuery(Frozen):
 @router.post("", summary="Begin a batch", response_model_exclude_none=True)
 async def create(body: BatchRequest, services: ServicesDep, key: UserKey) -> BatchObject:
     """Begin to carry out the requests of a file; look how far it is with GET."""
-    flow = PATHS.get(body.endpoint)
+    flow = _BATCHED.get(body.endpoint)
     if flow is None:
-        raise InvalidRequest(f"a batch is for one of {', '.join(PATHS)}, not {body.endpoint!r}", param="endpoint")
+        raise InvalidRequest(f"a batch is for one of {', '.join(_BATCHED)}, not {body.endpoint!r}", param="endpoint")
     lasts = None if body.output_expires_after is None else body.output_expires_after.seconds
     new = NewBatch(
         key=key.name,

@@ -116,7 +116,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
     [
         ("POST", "/orders", b'{"count": "x"}', 400, "invalid_request", "count"),
         ("POST", "/orders", b"{}", 400, "invalid_request", "count"),
-        ("POST", "/orders", b'{"count": 1, "more": 2}', 400, "invalid_request", "more"),
+        ("POST", "/orders", b'{"count": 1, "more": 2}', 400, "unknown_parameter", "more"),
         ("POST", "/orders?size=0", b'{"count": 1}', 400, "invalid_request", "size"),
         ("POST", "/orders", b"{", 400, "invalid_request", None),
         ("POST", "/orders", b"\xff", 400, "invalid_request", None),
@@ -141,6 +141,25 @@ async def test_errors_have_openai_s_shape(
     assert error["message"]
     assert "secret" not in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "message"),
+    [
+        ("", b'{"count": "x"}', "'count' must be an integer"),
+        ("", b"{}", "'count' is required"),
+        ("", b'{"count": 1, "more": 2}', "Unrecognized request argument supplied: more"),
+        ("?size=0", b'{"count": 1}', "'size' must be at least 1"),
+        ("?size=many", b'{"count": 1}', "'size' must be an integer"),
+        ("", b"[]", "the request's body must be a JSON object, sent with Content-Type: application/json"),
+        ("", b"", "the request's body must be a JSON object, sent with Content-Type: application/json"),
+    ],
+)
+async def test_a_sentence_says_what_is_wrong_as_on_the_other_routes(
+    client: Client, query: str, body: bytes, message: str
+) -> None:
+    _status, _headers, answer = await client.ask("POST", f"/orders{query}", body)
+    assert answer["error"]["message"] == message
 
 
 @pytest.mark.parametrize("path", ["/full", "/bug", "/nowhere", "/hot", "/admin"])

@@ -12,7 +12,7 @@ from flows import batch as module
 from flows.batch import AT_ONCE, BatchRun
 from infra.batch_lines import CustomId, Results
 from infra.batch_rows import Batch, Batches, NewBatch
-from infra.errors import CoderAIError, InvalidRequest, NoCapacity
+from infra.errors import CoderAIError, InvalidRequest, NoCapacity, Nowhere
 from infra.file_rows import Files
 from infra.types import FileId, Json
 from tests.infra.test_batch_lines import URL, line
@@ -70,6 +70,26 @@ def lines_of(files: Files, file: FileId | None) -> dict[str, Any]:
         return {orjson.loads(each)["custom_id"]: orjson.loads(each) for each in source}
 
 
+async def test_what_is_done_is_told_while_others_take_their_time(files: Files, tmp_path: Path, clock: Clock) -> None:
+    batch = begun(files, 2 * AT_ONCE)
+    run, told = run_of(files, batch, Doing(), tmp_path, clock)
+    quick, held = run.do, asyncio.Event()
+
+    async def do(body: dict[str, Json]) -> bytes:
+        if int(str(body["model"])) >= AT_ONCE:
+            await held.wait()
+        return await quick(body)
+
+    run.do, run.tell_s = do, 0.01
+    carried = asyncio.create_task(run.carry_out())
+    async with asyncio.timeout(5):
+        while told[-1:] == [] or told[-1].completed < AT_ONCE:
+            await asyncio.sleep(0.01)
+    assert run.batches.get(batch.id, ME).completed == AT_ONCE
+    held.set()
+    assert (await carried).completed == 2 * AT_ONCE
+
+
 async def test_every_request_has_its_result(files: Files, tmp_path: Path, clock: Clock) -> None:
     batch = begun(files, 50)
     doing = Doing(lambda number: InvalidRequest("no", code="odd") if number == 7 else None)
@@ -80,7 +100,11 @@ async def test_every_request_has_its_result(files: Files, tmp_path: Path, clock:
     assert outputs["c3"]["response"]["body"] == {"answer": 3}
     assert (outputs["c3"]["response"]["status_code"], outputs["c3"]["error"]) == (200, None)
     assert list(errors) == ["c7"]
-    assert (errors["c7"]["response"], errors["c7"]["error"]) == (None, {"code": "odd", "message": "no"})
+    refused = errors["c7"]["response"]
+    assert (refused["status_code"], refused["request_id"], errors["c7"]["error"]) == (400, errors["c7"]["id"], None)
+    assert refused["body"]["error"] == {
+        "message": "no", "type": "invalid_request_error", "param": None, "code": "odd",
+    }  # fmt: skip
     assert doing.busiest <= AT_ONCE
     assert told[0].total == 50
     assert told[-1].status == "completed"
@@ -155,7 +179,20 @@ async def test_what_cannot_be_taken_now_is_asked_again(
     run, _ = run_of(files, batch, Doing(busy), tmp_path, clock)
     ended = await run.carry_out()
     assert (ended.completed, ended.failed) == (1, 1)
-    assert lines_of(files, ended.error_file)["c1"]["error"]["code"] == "no_capacity"
+    assert lines_of(files, ended.error_file)["c1"]["response"]["body"]["error"]["code"] == "no_capacity"
+
+
+async def test_what_has_no_place_is_not_asked_again(files: Files, tmp_path: Path, clock: Clock) -> None:
+    batch, tries = begun(files, 2), [0, 0]
+
+    def nowhere(number: int) -> CoderAIError | None:
+        tries[number] += 1
+        return Nowhere("it was given up", retry_after_s=0.001)
+
+    run, _ = run_of(files, batch, Doing(nowhere), tmp_path, clock)
+    ended = await run.carry_out()
+    assert (ended.completed, ended.failed, tries) == (0, 2, [1, 1])
+    assert lines_of(files, ended.error_file)["c1"]["response"]["body"]["error"]["message"] == "it was given up"
 
 
 async def test_a_mistake_of_ours_ends_it_at_once(files: Files, tmp_path: Path, clock: Clock) -> None:

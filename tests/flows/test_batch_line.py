@@ -13,6 +13,7 @@ from infra.database import open_database
 from infra.file_rows import Files, NewFile
 from infra.file_store import FILES, FileStore
 from infra.migrate import migrate
+from infra.run_usage import RunUsage, labelled_usage
 from infra.settings import load_settings
 from infra.types import FileId, KeyName
 from tests.job_lane import CHAT, JobLane, until
@@ -76,6 +77,7 @@ def test_a_batch_is_one_run_without_task_runs(batch_lane: BatchLane) -> None:
     assert lane.about(run, "task_runs") == []
     (bar,) = [artifact for artifact in lane.about(run, "artifacts") if artifact["type"] == "progress"]
     assert bar["data"] == 100.0
+    assert labelled_usage(done["labels"]) == RunUsage(20 * 5, 20 * 2)
     assert "20 of 20" in bar["description"]
 
 
@@ -84,12 +86,15 @@ def test_requests_that_fail_are_in_the_other_file(batch_lane: BatchLane) -> None
     assert batch_lane.lane.wait(run)["state_type"] == "COMPLETED"
     ended = batch_lane.now(batch)
     assert (ended.status, ended.completed, ended.failed, ended.output_file) == ("completed", 0, 3, None)
-    assert {line["error"]["code"] for line in batch_lane.lines(ended.error_file)} == {"model_not_found"}
+    assert {
+        (line["response"]["status_code"], line["response"]["body"]["error"]["code"])
+        for line in batch_lane.lines(ended.error_file)
+    } == {(404, "model_not_found")}
 
 
 def test_a_killed_worker_process_s_batch_goes_on_where_it_was(batch_lane: BatchLane) -> None:
     lane = batch_lane.lane
-    lane.engine.slow_s = 0.3
+    lane.engine.slow_s, lane.engine.quick = 60.0, 20
     batch, run = batch_lane.begin(60)
     until(lambda: batch_lane.now(batch).completed >= 8, 30, lambda: lane.log)
     lane.stop(signal.SIGKILL)

@@ -3,7 +3,9 @@
 import os
 import signal
 import socket
+import sqlite3
 import time
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -53,7 +55,8 @@ def test_batches_over_real_models(make_product: MakeProduct) -> None:
         assert {line["custom_id"] for line in answers} == {f"c{n}" for n in range(6)}
         assert all(line["response"]["body"]["choices"][0]["message"]["content"] for line in answers)
         (error,) = _results(client, chatted.error_file_id)
-        assert (error["custom_id"], error["error"]["code"]) == ("nobody", "model_not_found")
+        assert (error["custom_id"], error["response"]["status_code"]) == ("nobody", 404)
+        assert error["response"]["body"]["error"]["code"] == "model_not_found"
         vectors = _results(client, embedded.output_file_id)
         for batch, model in ((chatted, CHAT), (embedded, EMBEDDER)):
             assert batch.usage is not None
@@ -61,6 +64,26 @@ def test_batches_over_real_models(make_product: MakeProduct) -> None:
             assert batch.usage.input_tokens > 6
             assert batch.usage.total_tokens == batch.usage.input_tokens + batch.usage.output_tokens
         assert {len(line["response"]["body"]["data"][0]["embedding"]) for line in vectors} == {384}
+        for batch, model in ((chatted, CHAT), (embedded, EMBEDDER)):
+            assert batch.usage is not None
+            _told_once(product, str(batch.model_extra and batch.model_extra["run"]), model, batch.usage.total_tokens)
+
+
+def _told_once(product: Product, run: str, model: str, tokens: int) -> None:
+    """The run has its batch's tokens, also where the front that saw it is gone; its key is charged for them once."""
+    eventually(lambda: _charged(product, model) == tokens, 10, what=lambda: f"{_charged(product, model)}, not {tokens}")
+    os.kill(product.front_pid(), signal.SIGKILL)
+    eventually(product.healthy, 20, what=lambda: product.log)
+    eventually(lambda: product.get("/v1/runs")["incomplete"] is None, 20, what=lambda: product.log[-2000:])
+    usage = product.get(f"/v1/runs/{run}")["usage"]
+    assert (usage["total_tokens"], usage["units"]) == (tokens, 0.0)
+    assert _charged(product, model) == tokens
+
+
+def _charged(product: Product, model: str) -> int:
+    with closing(sqlite3.connect(product.home / "coderai.db")) as database:
+        query = "SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) FROM usage WHERE model = ?"
+        return int(database.execute(query, (model,)).fetchone()[0])
 
 
 def _stored(product: Product) -> list[str]:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from infra.errors import InvalidRequest
 from infra.types import Json
+from infra.wording import WANTED, sentence
 
 T = TypeVar("T")
 Body = dict[str, Json]
@@ -22,6 +23,10 @@ MAX_REQUESTED_TOKENS: Final = 1_000_000
 """Most tokens one request may ask for: answers times the limit of each."""
 MAX_LOGIT_BIASES: Final = 1024
 MAX_STOPS: Final = 4
+_NAME_CHARS: Final = 200
+"""Of a field's name that are repeated in an error."""
+_NEAR: Final = 0.7
+"""How alike a field's name must be to be proposed for one that is not known; 1 is the same."""
 _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 Text = Annotated[str, StringConstraints(max_length=10_000_000)]
@@ -40,6 +45,9 @@ StopText = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Stop = StopText | Annotated[list[StopText], Field(max_length=MAX_STOPS)]
 Breakers = Annotated[list[StopText], Field(min_length=1, max_length=64)]
 Choices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
+PairName = Annotated[str, StringConstraints(max_length=64)]
+PairValue = Annotated[str, StringConstraints(max_length=512)]
+Metadata = Annotated[dict[PairName, PairValue], Field(max_length=16)]
 
 
 class StreamOptions(TypedDict):
@@ -131,7 +139,7 @@ def check_known(body: Mapping[str, Json], known: frozenset[str]) -> None:
     if body.keys() <= known:
         return
     name = next(key for key in body if key not in known)
-    near = get_close_matches(name, sorted(known), n=3)
+    near = get_close_matches(name, sorted(known), n=3, cutoff=_NEAR)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     if name == "grammar":
         hint = "; give the form of the answer by response_format with a json_schema"
@@ -174,16 +182,14 @@ def _plain(details: Sequence[ErrorDetails], body: Mapping[str, Json]) -> Invalid
     """The one fault worth telling. A union reports every alternative that did not fit: what only has a wrong value
     came closer than what has a wrong type, and the deepest came closest."""
     paths = [_path(detail, body) for detail in details]
-    kinds = [detail["type"] not in _WANTED for detail in details]
+    kinds = [detail["type"] not in WANTED for detail in details]
     best = max(range(len(details)), key=lambda place: (kinds[place], len(paths[place]), -place))
     told, path = details[best], paths[best]
-    param = ".".join(str(part) for part in path)
+    param = ".".join(str(part)[:_NAME_CHARS] for part in path)
     if kinds[best]:
-        return InvalidRequest(_sentence(param, told), param=param)
+        return InvalidRequest(sentence(param, told), param=param)
     here = [detail["type"] for detail, where in zip(details, paths, strict=True) if where == path]
-    return InvalidRequest(
-        f"'{param}' must be {' or '.join(dict.fromkeys(map(_WANTED.__getitem__, here)))}", param=param
-    )
+    return InvalidRequest(f"'{param}' must be {' or '.join(dict.fromkeys(map(WANTED.__getitem__, here)))}", param=param)
 
 
 def _path(detail: ErrorDetails, body: Mapping[str, Json]) -> tuple[str | int, ...]:
@@ -203,39 +209,5 @@ def _path(detail: ErrorDetails, body: Mapping[str, Json]) -> tuple[str | int, ..
     return tuple(path)
 
 
-_WANTED: Final = {
-    "string_type": "a string",
-    "int_type": "an integer",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "an object",
-    "dict_attributes_type": "an object",
-    "model_attributes_type": "an object",
-    "none_required": "null",
-}
-_SENTENCES: Final = {
-    "missing": "is required",
-    "union_tag_not_found": "is required",
-    "union_tag_invalid": "must be one of {expected_tags}",
-    "literal_error": "must be {expected}",
-    "less_than_equal": "must be at most {le}",
-    "greater_than_equal": "must be at least {ge}",
-    "too_long": "has more than the {max_length} entries that are allowed",
-    "too_short": "must not be empty",
-    "string_too_long": "is longer than the {max_length} characters that are allowed",
-    "string_too_short": "must not be empty",
-    "string_pattern_mismatch": "must match {pattern}",
-    "finite_number": "must be a finite number",
-}
-
-
 def _tag(detail: ErrorDetails) -> str:
     return str(detail["ctx"]["discriminator"]).strip("'")
-
-
-def _sentence(param: str, detail: ErrorDetails) -> str:
-    form = _SENTENCES.get(detail["type"])
-    if form is None:
-        return f"'{param}' is not right: {detail['msg']}"
-    return f"'{param}' {form.format_map(detail.get('ctx', {}))}"

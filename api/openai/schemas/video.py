@@ -20,6 +20,7 @@ from api.openai.schemas.making import (
 )
 from api.openai.schemas.shared import STRICT, Body, ModelField, User, check_known, validate
 from infra.errors import InvalidRequest
+from infra.wording import sentence
 from workers.engine.drawing import MAX_LORAS, MAX_SEED, MAX_STEPS
 from workers.engine.filming import DEFAULT_FPS, FPS_RANGE, MAX_FRAMES, SIDE_RANGE, Shot
 
@@ -144,8 +145,9 @@ def _check(body: Body) -> tuple[int | None, int | None]:
         first = error.errors(include_url=False, include_input=False)[0]
         place = str(first["loc"][0]) if first["loc"] else "size"
         place = "size" if body.get("size") and place in ("width", "height") else place
-        words = first["msg"].removeprefix("Value error, ")
-        raise InvalidRequest(f"{place}: {words}", param=place) from error
+        rule = first["type"] == "value_error"
+        said = f"{place}: {first['msg'].removeprefix('Value error, ')}" if rule else sentence(place, first)
+        raise InvalidRequest(said, param=place) from error
     return width, height
 
 

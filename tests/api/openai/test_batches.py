@@ -101,6 +101,7 @@ async def test_what_is_no_batch(flows: Flows) -> None:
         wrong = await sent(mine, "user_data")
     for change, param in (
         ({"endpoint": "/v1/moderations"}, "endpoint"),
+        ({"endpoint": "/v1/responses/compact"}, "endpoint"),
         ({"completion_window": "1h"}, "completion_window"),
         ({"input_file_id": "file-x"}, "input_file_id"),
         ({"input_file_id": wrong}, "input_file_id"),

@@ -151,3 +151,13 @@ def test_what_has_neither_a_prompt_nor_a_stream() -> None:
     with pytest.raises(InvalidRequest) as refused:
         normal({"task": "variation", "image": {"blob": REF}, "stream": True})
     assert refused.value.param == "stream"
+
+
+@pytest.mark.parametrize(
+    ("strength", "words"),
+    [(0.0, "must be more than 0.0"), (1.5, "must be at most 1.0"), ("a", "must be a number")],
+)
+def test_a_strength_out_of_its_range_is_told_in_our_words(strength: Json, words: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check_fields({"prompt": "a", "image": "-", "strength": strength}, "edit")
+    assert (raised.value.message, raised.value.param) == (f"'strength' {words}", "strength")

@@ -108,3 +108,8 @@ def test_what_only_looks_like_a_number_in_a_form_is_told(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_fields(form_values({**ONE, "width": text, "height": "64"}))
     assert refused.value.param == "width"
+
+
+def test_a_side_that_no_model_takes_is_told_in_our_words() -> None:
+    with pytest.raises(InvalidRequest, match=r"^'size' must be a multiple of 16$"):
+        check_fields(ONE | {"size": "65x64"})
