@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from infra.egress import Egress
-from infra.errors import InvalidRequest, PayloadTooLarge
+from infra.errors import Forbidden, InvalidRequest, PayloadTooLarge
 from infra.files import CHUNK_BYTES
 from infra.types import Json
 
@@ -59,8 +59,8 @@ def clean_name(name: str, number: int) -> str:
     return shown or f"file-{number}"
 
 
-async def fetch(url: str, egress: Egress, max_bytes: int) -> bytes:
-    """What is at `url`.
+async def fetch(url: str, egress: Egress, max_bytes: int, *, param: str) -> bytes:
+    """What is at `url`; `param` is the request's field that named it.
 
     Raises:
         InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there.
@@ -71,32 +71,51 @@ async def fetch(url: str, egress: Egress, max_bytes: int) -> bytes:
     async def take(piece: bytes) -> None:
         data.extend(piece)
         if len(data) > max_bytes:
-            raise PayloadTooLarge(f"the file at {URL(url).host} is over {max_bytes >> 20} MiB", param="url")
+            raise PayloadTooLarge(f"the file at {URL(url).host} is over {max_bytes >> 20} MiB", param=param)
 
-    await fetch_pieces(url, egress, take, FETCH_S)
+    await fetch_pieces(url, egress, take, FETCH_S, param=param)
     return bytes(data)
 
 
-async def fetch_pieces(url: str, egress: Egress, take: Take, within_s: float) -> None:
-    """Pass on what is at `url`, in pieces.
+async def fetch_pieces(url: str, egress: Egress, take: Take, within_s: float, *, param: str) -> None:
+    """Pass on what is at `url`, in pieces; `param` is the request's field that named it.
 
     Raises:
         InvalidRequest, Forbidden: it is no address of the public internet, or nothing comes from there in time; and
             whatever `take` raises.
     """
-    host = egress.check_url(url).host
     try:
+        host = egress.check_url(url).host
         async with (
             asyncio.timeout(within_s),
             egress.session() as session,
             egress.fetch(session, url, headers={"Accept-Encoding": "identity"}) as answer,
         ):
-            if answer.status != 200:
-                raise InvalidRequest(f"{host} answers {answer.status} for the file's URL", param="url")
+            _require_ok(answer.status, host)
             async for piece in answer.content.iter_chunked(CHUNK_BYTES):
                 await take(piece)
+    except Forbidden as error:
+        raise Forbidden(error.message, param=param, code="forbidden_address") from error
+    except InvalidRequest as error:
+        error.param = param
+        raise
     except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-        raise InvalidRequest(f"nothing could be fetched from {host}: {type(error).__name__}", param="url") from error
+        raise InvalidRequest(f"nothing could be fetched from {host}: {_reason(error)}", param=param) from error
+
+
+def _require_ok(status: int, host: str | None) -> None:
+    if status != 200:
+        raise InvalidRequest(f"{host} answers {status} for the file's URL")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the name of the host is unknown"
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, aiohttp.ClientConnectionError | ConnectionError):
+        return "no connection, or it broke off"
+    return "it did not answer in HTTP"
 
 
 def _last_part(url: str, param: str) -> str:

@@ -94,7 +94,7 @@ class LoraIntake:
         if given.url is None:
             await self._desk.run(lambda: file.write(given.data))
         else:
-            await fetch(given.url, self._egress, file.write)
+            await fetch(given.url, self._egress, file.write, param="url")
         return said
 
 

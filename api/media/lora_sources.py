@@ -64,13 +64,13 @@ def copy_from(source: BinaryIO, target: LoraFile) -> LoraFacts:
     return target.finish()
 
 
-async def fetch(url: str, egress: Egress, write: Write) -> None:
-    """Pass on what is at `url`; `write` is called in a thread.
+async def fetch(url: str, egress: Egress, write: Write, *, param: str) -> None:
+    """Pass on what is at `url`, which the request's field `param` named; `write` is called in a thread.
 
     Raises:
         InvalidRequest, Forbidden: as `fetch_pieces`; and whatever `write` raises.
     """
-    await fetch_pieces(url, egress, lambda piece: asyncio.to_thread(write, piece), FETCH_S)
+    await fetch_pieces(url, egress, lambda piece: asyncio.to_thread(write, piece), FETCH_S, param=param)
 
 
 def suggested_name(url: str) -> str:

@@ -16,7 +16,7 @@ from api.media.lora_sources import LoraFile, copy_from, fetch, open_below, sugge
 from api.media.visit import MediaVisit
 from api.services import Services
 from infra.egress import Egress
-from infra.errors import InvalidRequest, NotFound
+from infra.errors import InvalidRequest, NotFound, PayloadTooLarge
 from infra.lora_rows import HASHED, NAMED
 from infra.tokens import Key
 from infra.types import Json
@@ -76,6 +76,9 @@ class LoraDesk:
             except NotFound:
                 if not left:
                     raise
+            except (InvalidRequest, PayloadTooLarge) as error:
+                error.param = "loras"
+                raise
 
     async def _by(self, source: str, text: str, number: int, key: Key, visit: MediaVisit) -> _Found:
         if source == "id":
@@ -99,7 +102,7 @@ class LoraDesk:
             if given.url is None:
                 await asyncio.to_thread(file.write, given.data)
             else:
-                await fetch(given.url, self._egress, file.write)
+                await fetch(given.url, self._egress, file.write, param="loras")
             file.finish()
             return _Found(await visit.keep(incoming), None if given.url is None else suggested_name(given.url))
 

@@ -82,7 +82,7 @@ class _Visit(MediaVisit):
         body: Body = {name: value for name, value in fields.items() if name not in replaced and value is not None}
         body |= {"model": entry.name, **self._making.fixed}
         prepare(body, fields, entry)
-        found = {name: await self._content(given) for name, given in pictures.items()}
+        found = {name: await self._content(name, given) for name, given in pictures.items()}
         check_pictures(found)
         for name, data in found.items():
             body[name] = {"blob": await self.put(data)}
@@ -91,8 +91,10 @@ class _Visit(MediaVisit):
             body["loras"] = await LoraDesk(self._services, self._egress).resolve(fields["loras"], key, self)
         return body
 
-    async def _content(self, given: Given) -> bytes:
-        return given.data if given.url is None else await fetch(given.url, self._egress, self._max_body_bytes)
+    async def _content(self, name: str, given: Given) -> bytes:
+        if given.url is None:
+            return given.data
+        return await fetch(given.url, self._egress, self._max_body_bytes, param=name)
 
     def _delivery(self, exchange: Exchange, key: Key, _body: Body) -> Delivery:
         files = MadeFiles(self._services.files, self._services.kept.blobs)

@@ -135,7 +135,9 @@ class Desk:
         left_bytes = self._max_bytes
         for file in files:
             try:
-                data = file.data if file.url is None else await fetch(file.url, self._egress, left_bytes)
+                data = file.data
+                if file.url is not None:
+                    data = await fetch(file.url, self._egress, left_bytes, param="file")
                 left_bytes -= len(data)
                 pages = await self._pages(data)
             except UserError as error:

@@ -1,6 +1,7 @@
 """Files in JSON: base64, data URLs, and addresses of the public internet alone."""
 
 import base64
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -95,25 +96,34 @@ async def server() -> AsyncIterator[TestServer]:
 OPEN = Egress(allow_private=True)
 
 
+async def _unknown(host: str) -> tuple[str, ...]:
+    raise socket.gaierror(socket.EAI_NONAME, host)
+
+
 @pytest.mark.enable_socket
 async def test_an_address_is_fetched_within_limits(server: TestServer) -> None:
     page = str(server.make_url("/page"))
-    assert await fetch(page, OPEN, 1000) == b"x" * 1000
-    assert await fetch(str(server.make_url("/away?to=/page")), OPEN, 1000) == b"x" * 1000
-    with pytest.raises(PayloadTooLarge):
-        await fetch(page, OPEN, 999)
-    with pytest.raises(InvalidRequest, match="404"):
-        await fetch(str(server.make_url("/gone")), OPEN, 999)
+    assert await fetch(page, OPEN, 1000, param="file") == b"x" * 1000
+    assert await fetch(str(server.make_url("/away?to=/page")), OPEN, 1000, param="file") == b"x" * 1000
+    with pytest.raises(PayloadTooLarge) as large:
+        await fetch(page, OPEN, 999, param="image")
+    with pytest.raises(InvalidRequest, match="404") as gone:
+        await fetch(str(server.make_url("/gone")), OPEN, 999, param="image")
+    assert large.value.param == gone.value.param == "image"
 
 
 @pytest.mark.enable_socket
 async def test_private_addresses_and_redirects_to_them_are_refused(server: TestServer) -> None:
-    with pytest.raises(Forbidden):
-        await fetch(str(server.make_url("/page")), Egress(), 1000)
+    with pytest.raises(Forbidden) as refused:
+        await fetch(str(server.make_url("/page")), Egress(), 1000, param="image")
+    assert (refused.value.param, refused.value.code) == ("image", "forbidden_address")
     for to in ("ftp://example.org/", "//user:pass@example.org/"):
         with pytest.raises(InvalidRequest):
-            await fetch(str(server.make_url(f"/away?to={to}")), OPEN, 1000)
+            await fetch(str(server.make_url(f"/away?to={to}")), OPEN, 1000, param="file")
     page = str(server.make_url("/page"))
     await server.close()
-    with pytest.raises(InvalidRequest, match="nothing could be fetched"):
-        await fetch(page, OPEN, 1000)
+    with pytest.raises(InvalidRequest, match=r"from 127\.0\.0\.1: no connection") as raised:
+        await fetch(page, OPEN, 1000, param="file")
+    assert raised.value.param == "file"
+    with pytest.raises(InvalidRequest, match="the name of the host is unknown"):
+        await fetch("http://nobody.invalid/a", Egress(allow_private=True, lookup=_unknown), 1000, param="file")

@@ -150,7 +150,7 @@ async def test_a_bad_document_asks_no_engine(start_front: StartFront, data: byte
         ({"file": "", "model": "reader"}, 400, "file"),
         ({"file": "/etc/passwd"}, 400, "file"),
         ({"file": {"path": "/etc/passwd"}}, 400, "file"),
-        ({"file": "http://169.254.169.254/latest"}, 403, "url"),
+        ({"file": "http://169.254.169.254/latest"}, 403, "file"),
         ({"file": "QUJD", "model": "nobody"}, 404, "model"),
         ({"file": "QUJD", "model": "talker"}, 501, None),
         ({"file": "QUJD", "dpi": 0}, 400, "dpi"),
