@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from api.cli.local import call_front, table
+from api.cli.local import call_front, standard_output, table
 from infra.settings import cache_root, load_settings
 from workers.engine.build import Progress as BuildProgress
 from workers.engine.build import Report, find_toolchain
@@ -89,7 +89,7 @@ def show() -> None:
             _gib(engine["memory_bytes"]),
             escape(engine["reason"]),
         )
-    console = Console()
+    console = standard_output()
     console.print(pools)
     console.print(engines)
 

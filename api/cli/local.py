@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from rich.console import Console
 from rich.table import Column, Table
 
 from infra.database import Database, open_database
@@ -18,6 +19,7 @@ from infra.listen import RUN_FILE
 from infra.migrate import migrate
 from infra.settings import Settings, load_settings
 
+_UNFOLDED_CHARS = 10_000
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Never through a proxy of the environment, which would get the internal token."""
 
@@ -112,6 +114,12 @@ def _front(settings: Settings) -> tuple[str, str]:
 
 def _not_running(settings: Settings) -> InvalidRequest:
     return InvalidRequest(f"no server of {settings.home} is running: start it with `coderai serve`")
+
+
+def standard_output() -> Console:
+    """Where tables go. No line is folded where it is no terminal: a script looks for whole names in it."""
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=_UNFOLDED_CHARS)
 
 
 def table(*names: str) -> Table:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from api.auth import INTERNAL
-from api.cli.local import install, table
+from api.cli.local import install, standard_output, table
 from api.media.lora_sources import LoraFile, copy_from
 from infra.database import Database
 from infra.errors import InvalidRequest
@@ -59,7 +58,7 @@ def show() -> None:
             shared = "yes" if lora.shared and lora.name else ""
             words = (lora.name or "", lora.base_model or "")
             lines.add_row(*map(escape, words), str(lora.rank), str(lora.size_bytes), lora.key, shared, lora.ref)
-    Console().print(lines)
+    standard_output().print(lines)
 
 
 @app.command("remove")

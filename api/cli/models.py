@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from api.cli.adding import add_downloaded, is_remote
-from api.cli.local import call_front, install, table
+from api.cli.local import call_front, install, standard_output, table
 from api.cli.spreading import ChunkSeconds, Distribute, Hedge, MaxParts, MinItems, Nodes, given
 from infra.errors import InvalidRequest
 from infra.settings import load_settings
@@ -87,7 +87,7 @@ def show_all() -> None:
     for entry in catalogue.entries:
         where = entry.service_url or str(entry.path)
         lines.add_row(entry.name, ", ".join(entry.aliases), ", ".join(entry.capabilities), entry.source, escape(where))
-    console = Console()
+    console = standard_output()
     console.print(lines)
     for problem in catalogue.problems:
         console.print(f"[yellow]{escape(problem)}[/yellow]", soft_wrap=True)

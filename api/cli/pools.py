@@ -5,9 +5,8 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.console import Console
 
-from api.cli.local import call_front, table
+from api.cli.local import call_front, standard_output, table
 from api.cli.run_display import plain
 from infra.errors import InvalidRequest
 from infra.settings import load_settings
@@ -37,7 +36,7 @@ def show(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for s
             str(pool["running"]),
             plain(pool["unusable"]),
         )
-    Console().print(lines)
+    standard_output().print(lines)
 
 
 @app.command("pause")

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
 
-from api.cli.local import call_front, fetch, front_url
+from api.cli.local import call_front, fetch, front_url, standard_output
 from api.cli.run_display import Run, progress_line, run_details, runs_table
 from infra.errors import CoderAIError, InvalidRequest
 from infra.settings import Settings, load_settings
@@ -56,7 +56,7 @@ def show_all(
     if as_json:
         typer.echo(json.dumps(runs, indent=2))
     else:
-        console = Console()
+        console = standard_output()
         console.print(runs_table(runs, console.width))
 
 

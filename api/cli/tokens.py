@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from api.cli.local import install, table
+from api.cli.local import install, standard_output, table
 from infra.tokens import create_key, list_keys, revoke_key
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -29,7 +28,7 @@ def show() -> None:
         for key in list_keys(database):
             revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
             lines.add_row(key.name, key.scope, f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
-    Console().print(lines)
+    standard_output().print(lines)
 
 
 @app.command("revoke")

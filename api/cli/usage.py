@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from api.cli.local import install, table
+from api.cli.local import install, standard_output, table
 from infra.usage import list_usage
 
 
@@ -22,4 +21,4 @@ def usage(days: Annotated[int, typer.Option(min=1, help="How many days back, tod
             tokens = (row.prompt_tokens, row.completion_tokens)
             counts = (row.requests, row.errors, *tokens, round(row.seconds, 1), f"{row.units:.10g}")
             lines.add_row(str(row.day), row.key_name, row.model, row.kind, *(str(count) for count in counts))
-    Console().print(lines)
+    standard_output().print(lines)

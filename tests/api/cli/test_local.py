@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from api.cli.local import call_front, front_url, install
+from api.cli.local import call_front, front_url, install, standard_output, table
 from infra.errors import CoderAIError, InvalidRequest
 from infra.listen import RUN_FILE
 from infra.settings import Settings, load_settings
@@ -122,3 +122,14 @@ async def _seven(_request: web.Request) -> web.Response:
 async def test_an_error_is_the_front_s_own_sentence(home: Path, text: str, words: str) -> None:
     with pytest.raises(CoderAIError, match=words):
         await asked(web.Response(status=503, text=text))
+
+
+def test_a_table_that_a_script_reads_is_not_folded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = table("name", "where")
+    lines.add_row("qwen2.5-coder-0.5b-instruct", "/srv/models/qwen2.5-coder-0.5b-instruct.gguf")
+    standard_output().print(lines)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "qwen" in line]
+    assert "│ qwen2.5-coder-0.5b-instruct │ /srv/models/qwen2.5-coder-0.5b-instruct.gguf │" in line
