@@ -57,7 +57,9 @@ def _emptied(choice: Body) -> Body:
     if "text" in choice:
         emptied["text"] = ""
     if "message" in choice:
-        emptied["message"] = {"role": "assistant", "content": "", "refusal": None}
+        emptied["message"] = {"role": "assistant", "content": ""} | (
+            {"refusal": None} if "refusal" in inner(choice, "message") else {}
+        )
     if "delta" in choice:
         emptied["delta"] = {"role": "assistant", "content": ""} if "role" in inner(choice, "delta") else {}
     if choice.get("finish_reason") is not None:

@@ -57,6 +57,7 @@ def parameters(launch: EngineLaunch, port: int, api_key: str) -> xllamacpp.Commo
     params.cors_origins = "localhost"
     params.endpoint_slots = params.endpoint_props = params.endpoint_metrics = False
     params.use_jinja = True
+    params.prefill_assistant = False
     params.warmup = True
     _set_memory(params, launch)
     _set_threads(params, launch.threads)

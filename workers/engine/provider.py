@@ -21,6 +21,7 @@ _OPTIONAL: Final[tuple[tuple[str, ...], ...]] = (
     ("--no-kv-unified",),
     ("--offline",),
     ("--jinja",),
+    ("--no-prefill-assistant",),
 )
 """Flags that some builds lack or call otherwise: the first one that the build knows is given."""
 _REASONS: Final = (

@@ -8,7 +8,7 @@ from infra.types import Json
 from tasks.corrections.messages import request
 from tasks.corrections.table import corrections_for, mend
 from tasks.corrections.types import CHAT, Body, Traits, inner, objects
-from tests.tasks.corrections.live import Live, message, user
+from tests.tasks.corrections.live import Live, message, texts, user
 
 
 def called(arguments: str, content: Json = None) -> Body:
@@ -56,6 +56,15 @@ def test_the_server_takes_them_only_mended(tiny: Live, one: Body, content: str) 
     tiny.mended(CHAT, body)
     status, _ = tiny.raw("/v1/chat/completions", body)
     assert status == (200 if "refusal" in one else 400)
+
+
+@pytest.mark.parametrize("said", [["The answer is"], ["The answer", "is"]])
+def test_what_the_assistant_said_last_is_answered_and_not_repeated(tiny: Live, said: list[str]) -> None:
+    last: list[Json] = [{"role": "assistant", "content": each} for each in said]
+    body: Body = {"messages": [*user("a"), *last], "max_tokens": 8, "temperature": 0}
+    answer = tiny.mended(CHAT, body)
+    assert "answer" not in str(message(answer)["content"])
+    assert texts(tiny.mended_stream(CHAT, body)) == message(answer)["content"]
 
 
 @pytest.mark.parametrize(
