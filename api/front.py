@@ -20,12 +20,16 @@ from infra.errors import CoderAIError, DatabaseTooNew, SettingsInvalid, UserErro
 from infra.files import write_atomic
 from infra.listen import RUN_FILE, listen
 from infra.log import set_up
+from infra.pulse import keep_pulse
 from infra.settings import INTERNAL_TOKEN_VARIABLE, Settings, handed_over, link_fd, load_settings
 from infra.supervisor.link import SupervisorLink
 from infra.supervisor.types import EX_CONFIG
 
 WEBSOCKET_BYTES = 1 << 20
 """The largest message of a WebSocket: events of the flow-run server, leases of the worker process."""
+IDLE_CONNECTION_S = 75
+"""Longer than clients (5 s and more) and proxies (60 s) keep a connection that has nothing to do: what is being sent
+just when we close one is lost."""
 _GC_ALLOCATIONS = 10_000
 """Objects that may be made before the youngest are looked at: several dozen requests' worth."""
 
@@ -49,6 +53,7 @@ def main() -> int:
 
 async def serve(settings: Settings, descriptor: int, internal_token: str, listener: socket.socket) -> None:
     """Answer clients on `listener` until a signal, then drain."""
+    pulse = asyncio.create_task(keep_pulse(), name="pulse")
     link = await SupervisorLink.connect(descriptor)
     async with open_front(settings, link, internal_token) as services:
         app = App(services)
@@ -66,6 +71,7 @@ async def serve(settings: Settings, descriptor: int, internal_token: str, listen
             orphaned.cancel()
             await app.aclose()
     await link.close()
+    pulse.cancel()
 
 
 class _Server(uvicorn.Server):
@@ -87,6 +93,7 @@ class _Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=round(server.drain_s),
+                timeout_keep_alive=IDLE_CONNECTION_S,
             )
         )
         self._fleet = services.fleet

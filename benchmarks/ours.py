@@ -33,6 +33,11 @@ class Install:
             home.joinpath("coderai.toml").write_text(config)
         self._program: Program | None = None
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which `coderai ...` means this install."""
+        return dict(self._env)
+
     def command(self, *arguments: str) -> str:
         """Run `coderai ...` and return what it printed.
 

@@ -144,3 +144,19 @@ async def test_a_signal_lets_requests_finish_and_what_was_used_reach_the_databas
     database.close()
     assert (row.requests, row.prompt_tokens, row.completion_tokens) == (1, 3, 4)
     assert [path.suffix for path in (home / "spool").iterdir()] == [".seg"]
+
+
+@pytest.mark.slow
+async def test_an_idle_connection_is_left_to_its_client_to_close(tmp_path: Path) -> None:
+    home = prepared(tmp_path / "home")
+    async with running(home):
+        address = (await url_of(home)).removeprefix("http://")
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        for idle_s in (0, 6):
+            await asyncio.sleep(idle_s)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            while (await reader.readline()).strip():
+                pass
+            await reader.read(4096)
+        writer.close()
