@@ -12,8 +12,8 @@ REFUSAL_MOST_BYTES = 65536
 """Of a refusal that is read."""
 _MAX_MESSAGE = 2000
 _MAX_WORD = 200
-_BETWEEN_US = frozenset({401, 402, 403, 407, 408, 429})
-"""Our key for the engine, its bill, what stands before it, its own limits."""
+_BETWEEN_US = frozenset({401, 402, 403, 404, 405, 407, 408, 429})
+"""Our key for the engine, its bill, its names for its models and routes, what stands before it, its own limits."""
 
 
 async def beginning(piece: Callable[[], Awaitable[bytes]]) -> bytes:

@@ -38,6 +38,12 @@ class Engine:
         """The model's name in the catalogue."""
         return self.entry.name
 
+    @property
+    def told_state(self) -> EngineState:
+        """The state that operators are told: a far service that did not answer its last check is tried by the next
+        request all the same, and down until then."""
+        return "down" if not self.local and self.reason else self.state
+
     def view(self, paused: str | None = None, full: str | None = None) -> EngineView:
         """What the router may see; `paused` and `full` are its pool's."""
         return EngineView(

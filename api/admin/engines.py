@@ -41,6 +41,7 @@ class Pool(Frozen):
     total_bytes: int
     free_bytes: int
     reclaimable_bytes: int
+    reserve_bytes: int
     unusable: str | None
     paused: str | None
 
@@ -70,7 +71,7 @@ async def list_engines(services: ServicesDep, _key: AdminKey) -> Cluster:
                 id=engine.id,
                 model=engine.model,
                 pool=engine.pool,
-                state=engine.state,
+                state=engine.told_state,
                 reason=engine.reason,
                 slots=engine.slots,
                 in_flight=engine.in_flight,

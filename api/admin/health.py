@@ -14,6 +14,7 @@ from infra.recorder_status import STALE_S, RecorderStatus, read_status
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", summary="Health, without a key")
 async def healthz(services: ServicesDep) -> dict[str, bool | str]:
     """200 as soon as requests are answered."""
@@ -38,9 +39,9 @@ def _observe(services: Services) -> None:
     backends: dict[str, str] = {pool.pool: pool.backend for pool in fleet.pools()}
     for engine in fleet.engines():
         labels = (engine.id, backends.get(engine.pool, "service"), str(not engine.local).lower())
-        metrics.engine_up.labels(*labels).set(engine.state == "ready")
+        metrics.engine_up.labels(*labels).set(engine.told_state == "ready")
         metrics.engine_inflight.labels(*labels).set(engine.in_flight)
-        metrics.engine_models.labels(*labels).set(engine.state == "ready")
+        metrics.engine_models.labels(*labels).set(engine.told_state == "ready")
     for pool in fleet.pools():
         card = (pool.pool, pool.backend, "false")
         metrics.vram_free.labels(*card).set(pool.free_bytes)

@@ -69,7 +69,8 @@ async def delete_model(name: str, services: ServicesDep, _key: AdminKey) -> Mode
 
 
 def _shown(services: ServicesDep, entry: ModelEntry) -> Model:
-    states = {engine.state for engine in services.fleet.engines() if engine.entry.name == entry.name}
+    states = {engine.told_state for engine in services.fleet.engines() if engine.entry.name == entry.name}
+    away = "down" if entry.service_url and "down" in states else "cold"
     return Model(
         id=entry.name,
         created=_CREATED,
@@ -78,7 +79,7 @@ def _shown(services: ServicesDep, entry: ModelEntry) -> Model:
         aliases=list(entry.aliases),
         source=entry.source,
         format=entry.format,
-        state=next((state for state in ("ready", "loading", "quarantined") if state in states), "cold"),
+        state=next((state for state in ("ready", "loading", "quarantined") if state in states), away),
         max_instances=entry.max_instances,
         rerank_method=entry.rerank_method,
     )

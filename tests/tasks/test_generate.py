@@ -261,7 +261,7 @@ async def test_an_engine_that_breaks_off_in_a_stream(far: Far) -> None:
     ("status", "body", "kind"),
     [
         (400, b'{"error":{"message":"bad top_k","param":"top_k"}}', UpstreamRefused),
-        (404, b"no such page", UpstreamRefused),
+        (404, b"no such page", EngineFailed),
         (500, b'{"error":{"message":"oh"}}', EngineFailed),
         (503, b'{"error":{"message":"Loading","type":"unavailable_error"}}', ModelLoading),
         (401, b"{}", EngineFailed),

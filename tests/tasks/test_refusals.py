@@ -17,7 +17,7 @@ def body(**error: object) -> bytes:
     [
         (400, body(message="bad top_k", param="top_k", code="x"), UpstreamRefused, "bad top_k", "x", "top_k"),
         (400, body(message="bad", param=["a"], code=400), UpstreamRefused, "bad", "invalid_request", None),
-        (404, b'{"detail": "Not Found"}', UpstreamRefused, "Not Found", "invalid_request", None),
+        (404, b'{"detail": "Not Found"}', EngineFailed, "HTTP 404: Not Found", "engine_failed", None),
         (422, b'{"message": "flat"}', UpstreamRefused, "flat", "invalid_request", None),
         (400, b'{"error": "just text"}', UpstreamRefused, "just text", "invalid_request", None),
         (400, b'{"error": [1]}', UpstreamRefused, "HTTP 400", "invalid_request", None),

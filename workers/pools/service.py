@@ -69,10 +69,12 @@ class ServiceChecks:
             task.add_done_callback(lambda _done: self._running.pop(engine.base_url, None))
         status = await asyncio.shield(task)
         if status == 0 or status >= 500:
+            engine.reason = "it is not answering its health check"
             raise ServiceDown(
                 f"configured service_url {engine.entry.service_url} is not answering its health check"
                 + (f" (HTTP {status})" if status else "")
             )
+        engine.reason = ""
         self._alive_until[engine.base_url] = self._clock() + CHECK_EVERY_S
 
     def forget(self, engine: Engine) -> None:

@@ -19,6 +19,8 @@ async def test_health_says_what_it_is(start_front: StartFront) -> None:
     front = await start_front()
     status, body = await front.get("/healthz", None)
     assert (status, body) == (200, {"ok": True, "version": front.services.version, "draining": False})
+    async with front.session.head(front.url + "/healthz") as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
     front.services.fleet.draining = True
     assert (await front.get("/healthz", None))[1]["draining"] is True
 

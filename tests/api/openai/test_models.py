@@ -64,6 +64,17 @@ async def delete(front: Front, name: str, scope: str = "admin") -> tuple[int, di
         return answer.status, await answer.json()
 
 
+async def test_a_far_service_that_does_not_answer_is_down(start_front: StartFront) -> None:
+    front = await start_front([{"name": "far", "service_url": "http://127.0.0.1:9"}])
+    assert (await front.post("/v1/chat/completions", {"model": "far", "messages": []}))[0] == 400
+    message = {"role": "user", "content": "x"}
+    status, _body = await front.post("/v1/chat/completions", {"model": "far", "messages": [message]})
+    assert status == 502
+    assert (await front.get("/v1/models/far"))[1]["state"] == "down"
+    (engine,) = (await front.get("/admin/api/engines", "admin"))[1]["engines"]
+    assert (engine["state"], engine["reason"]) == ("down", "it is not answering its health check")
+
+
 async def test_a_model_that_was_added_can_be_removed(start_front: StartFront) -> None:
     front = await start_front()
     await add_far(front)

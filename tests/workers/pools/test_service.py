@@ -114,8 +114,10 @@ async def test_a_service_that_is_down_is_asked_anew_each_time(service: Service, 
     for _ in range(2):
         with pytest.raises(ServiceDown, match=words):
             await checks.ensure(engine)
+        assert (engine.told_state, engine.state) == ("down", "ready"), "the next request asks again"
     service.status = 200
     await checks.ensure(engine)
+    assert (engine.told_state, engine.reason) == ("ready", "")
     assert len(service.asked) == 3
 
 
