@@ -14,6 +14,7 @@ from infra.tables import ModelRow
 from infra.types import Json
 from workers.catalogue import declared_names, model_not_found, names_of
 from workers.entries import HIDDEN_KEY, ReadWeights, checked_path, entry_from_row, stored
+from workers.packaged.catalogue import packaged_entries
 from workers.types import ModelEntry
 
 
@@ -87,7 +88,7 @@ class ModelRows:
         Raises:
             ModelNotFound: the database has no such model.
             InvalidRequest, Forbidden: as `add` does; a name cannot be changed.
-            Conflict: the model is declared in the file, or a new alias is taken.
+            Conflict: the model is declared in the file or comes in a package, or a new alias is taken.
         """
         if changes.get("name", name) != name:
             raise InvalidRequest("a model's name cannot be changed: remove it and add it anew", param="name")
@@ -115,7 +116,7 @@ class ModelRows:
 
         Raises:
             ModelNotFound: the database has no such model.
-            Conflict: it is declared in the file.
+            Conflict: it is declared in the file, or comes in a package.
         """
         self._require_own(name)
         with self._database.write() as session:
@@ -125,8 +126,18 @@ class ModelRows:
     def _row(self, session: Session, name: str) -> ModelRow:
         row = session.get(ModelRow, name)
         if row is None:
+            self._require_not_packaged(name)
             raise model_not_found(name, session.exec(select(ModelRow.name)).all())
         return row
+
+    def _require_not_packaged(self, name: str) -> None:
+        packaged = packaged_entries(self._settings.home) if self._settings.models.packaged else ()
+        if any(name in names_of(entry) for entry in packaged):
+            raise Conflict(
+                f"the model {name!r} comes in a Python package: uninstall that one, or offer none of them with "
+                "models.packaged = false in coderai.toml",
+                param="name",
+            )
 
     def _require_own(self, name: str) -> None:
         if name in declared_names(self._settings):

@@ -10,11 +10,12 @@ from infra.database import Database, open_database
 from infra.errors import Conflict, Forbidden, InvalidRequest, ModelNotFound
 from infra.migrate import migrate
 from infra.settings import Settings
+from infra.types import ModelName
 from tests.tiny_gguf import write_tiny_embedder, write_tiny_llama
 from workers.catalogue import Catalogue
 from workers.catalogue_rows import ModelRows
 from workers.entries import shown
-from workers.types import Capability
+from workers.types import Capability, ModelEntry, ModelFormat
 from workers.weights import read_weights
 
 FILE_ROW = {"name": "declared", "aliases": ["main"], "service_url": "http://x"}
@@ -119,6 +120,22 @@ def test_file_rows_are_read_only_here(rows: ModelRows) -> None:
     for change in (lambda: rows.remove("declared"), lambda: rows.update("declared", {}, read_weights, trusted=True)):
         with pytest.raises(Conflict, match=r"declared in .*coderai\.toml: change it there"):
             change()
+
+
+def test_packaged_models_are_read_only_here(rows: ModelRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    packaged = ModelEntry(
+        name=ModelName("small"),
+        aliases=("s",),
+        format=ModelFormat.GGUF,
+        capabilities=(Capability.CHAT,),
+        path=Path("/small.gguf"),
+    )
+    monkeypatch.setattr("workers.catalogue_rows.packaged_entries", lambda _home: (packaged,))
+    for name in ("small", "s"):
+        with pytest.raises(Conflict, match="comes in a Python package"):
+            rows.remove(name)
+    assert rows.add(far("small"), read_weights, trusted=False).source == "database"
+    rows.remove("small")
 
 
 def test_an_unknown_model_cannot_be_changed(rows: ModelRows) -> None:
