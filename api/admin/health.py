@@ -14,7 +14,7 @@ from infra.recorder_status import STALE_S, RecorderStatus, read_status
 router = APIRouter(tags=["health"])
 
 
-@router.head("/healthz", include_in_schema=False)
+@router.head("/healthz", summary="Health, by its status alone")
 @router.get("/healthz", summary="Health, without a key")
 async def healthz(services: ServicesDep) -> dict[str, bool | str]:
     """200 as soon as requests are answered."""
