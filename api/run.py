@@ -38,12 +38,12 @@ OpenStream = Callable[[Exchange, Callable[[], Headers]], EventStream]
 
 
 class Delivery(NamedTuple):
-    """How a run's answer reaches its client: `keep` is awaited with it before the client has the end of it, and `turn`
-    makes of a whole one what the client gets in its place. `flows`: the last step may send its answer as it makes it,
-    though the request does not ask for a stream."""
+    """How a run's answer reaches its client: `keep` is awaited with it before the client has the end of it, and gives
+    the answer that the client gets; `turn` makes of a whole one what the client gets in its place. `flows`: the last
+    step may send its answer as it makes it, though the request does not ask for a stream."""
 
     stream: OpenStream = EventStream
-    keep: Callable[[bytes], Awaitable[None]] | None = None
+    keep: Callable[["Order", TaskResult], Awaitable[TaskResult]] | None = None
     turn: Callable[[TaskResult], Awaitable[TaskResult]] | None = None
     flows: bool = False
 
@@ -137,8 +137,8 @@ class Runner:
     async def _answer(self, order: Order, recorder: RunRecorder, channel: EventStream | None) -> TaskResult | None:
         """The answer; None if it went through the channel."""
         result = await self._executor.run(order.plan, ModelPlacer(self._fleet, order.entry), recorder, channel)
-        if order.delivery.keep is not None and isinstance(result.value, bytes):
-            await order.delivery.keep(result.value)
+        if order.delivery.keep is not None:
+            result = await order.delivery.keep(order, result)
         if channel is None or not channel.started:
             return result if order.delivery.turn is None else await order.delivery.turn(result)
         if result.ending:

@@ -2,15 +2,27 @@
 
 from datetime import UTC, date, datetime
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Dialect, Float, String, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    String,
+    UniqueConstraint,
+)
 from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
 from infra.types import Json
 
-HEAD = "0006"
+HEAD = "0007"
 """The revision that this version works with: the newest file of `infra/migrations/versions`."""
-REVISIONS = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
+REVISIONS = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0007"})
 """Every revision that this version can bring up to date, HEAD included."""
 
 
@@ -95,6 +107,35 @@ class ResponseRow(SQLModel, table=True):
     input: list[dict[str, Json]] = Field(sa_column=Column(JSON, nullable=False))
     run_id: str | None = Field(default=None, sa_column=Column(String(36), nullable=True))
     status: str | None = Field(default=None, sa_column=Column(String(16), nullable=True, index=True))
+
+
+class ChatRow(SQLModel, table=True):
+    """A stored chat completion of `/v1/chat/completions`: the object, and the messages that its request gave. Its id
+    sorts by age; of its `size_bytes` the object takes `completion_bytes`."""
+
+    __tablename__ = "chat_completion"
+    __table_args__ = (Index("ix_chat_completion_key_name_id", "key_name", "id"),)
+
+    id: str = Field(sa_column=Column(String(80), primary_key=True))
+    key_name: str = Field(sa_column=Column(String(64), nullable=False))
+    model: str = Field(sa_column=Column(String(200), nullable=False))
+    size_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    completion_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    created_at: datetime = Field(sa_column=Column(UtcDateTime(), nullable=False, index=True))
+    completion: dict[str, Json] = Field(sa_column=Column(JSON, nullable=False))
+    messages: list[dict[str, Json]] = Field(sa_column=Column(JSON, nullable=False))
+
+
+class ChatLabelRow(SQLModel, table=True):
+    """One pair of a stored chat completion's `metadata`; it goes with the completion."""
+
+    __tablename__ = "chat_label"
+
+    completion_id: str = Field(
+        sa_column=Column(String(80), ForeignKey("chat_completion.id", ondelete="CASCADE"), primary_key=True)
+    )
+    name: str = Field(sa_column=Column(String(64), primary_key=True))
+    value: str = Field(sa_column=Column(String(512), nullable=False))
 
 
 class RevisionRow(SQLModel, table=True):

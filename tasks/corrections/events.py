@@ -42,7 +42,7 @@ class Counting(Protocol):
         ...
 
 
-class _Events:
+class EventCutter:
     """Cuts bytes into events."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class MendedEvents:
     def __init__(self, menders: Sequence[ChunkMender], tally: Counting | None = None) -> None:
         self._menders = menders
         self._tally = tally
-        self._events = _Events()
+        self._events = EventCutter()
 
     @property
     def usage(self) -> Usage | None:
@@ -110,7 +110,7 @@ class HiddenUsage:
     """Takes out the usage chunk that we asked for and the client did not; parses nothing."""
 
     def __init__(self) -> None:
-        self._events = _Events()
+        self._events = EventCutter()
 
     @property
     def usage(self) -> None:
@@ -133,7 +133,7 @@ def chunks_in(stream: bytes) -> Iterator[Body]:
     Raises:
         EngineFailed: an event is no JSON, or the engine reported an error in the midst.
     """
-    for padded in _Events().whole(stream):
+    for padded in EventCutter().whole(stream):
         event = padded.strip(b"\n")
         data = event[len(_DATA) :].strip() if event.startswith(_DATA) else _DONE
         chunk = None if data == _DONE else _chunk(data)

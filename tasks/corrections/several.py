@@ -4,9 +4,9 @@ Its streams carry the counts of every choice, so a whole answer is asked for as 
 """
 
 from infra.errors import EngineFailed
-from infra.types import Json
 from tasks.corrections.events import chunks_in
-from tasks.corrections.types import Body, Traits, choices_of, index_of, inner, number, objects, with_choices
+from tasks.corrections.gather import Gathered
+from tasks.corrections.types import Body, Traits, choices_of, inner, number
 from tasks.corrections.usage import usage_object, usage_of_timings
 from tasks.types import Usage
 
@@ -60,59 +60,13 @@ def gather(stream: bytes, body: Body) -> Body:
     Raises:
         EngineFailed: the stream is broken, or empty.
     """
-    tally, found, head = Tally(body), dict[int, Body](), dict[str, Json]()
+    tally, gathered = Tally(body), Gathered()
     for chunk in chunks_in(stream):
-        head = head or chunk
         tally.chunk(chunk)
-        for choice in choices_of(chunk):
-            index = index_of(choice)
-            found[index] = _grown(found.get(index), choice)
-    if not found:
+        gathered.add(chunk)
+    if not gathered.begun:
         raise EngineFailed("the engine ended its answer before it began")
-    kept = {key: value for key, value in head.items() if key not in ("usage", "timings", "choices", "object")}
-    kind = "chat.completion" if "messages" in body else "text_completion"
-    answer = {**kept, "object": kind, "usage": usage_object(tally.usage)}
-    return with_choices(answer, [found[index] for index in sorted(found)])
-
-
-def _grown(choice: Body | None, piece: Body) -> Body:
-    """A choice after one more piece of it."""
-    grown: Body = {"index": index_of(piece), "finish_reason": None, "logprobs": None, **(choice or {})}
-    if piece.get("finish_reason") is not None:
-        grown["finish_reason"] = piece["finish_reason"]
-    if isinstance(logprobs := piece.get("logprobs"), dict):
-        before = objects(inner(grown, "logprobs").get("content"))
-        grown["logprobs"] = {"content": list[Json]([*before, *objects(logprobs.get("content"))])}
-    if "delta" in piece:
-        grown["message"] = _message(inner(grown, "message"), inner(piece, "delta"))
-    else:
-        grown["text"] = f"{grown.get('text') or ''}{piece.get('text') or ''}"
-    return grown
-
-
-def _message(message: Body, delta: Body) -> Body:
-    grown: Body = message or {"role": "assistant", "content": None, "refusal": None}
-    for key in ("content", "reasoning_content"):
-        if isinstance(text := delta.get(key), str):
-            grown = {**grown, key: f"{grown.get(key) or ''}{text}"}
-    if calls := objects(delta.get("tool_calls")):
-        grown = {**grown, "tool_calls": list[Json](_calls(objects(grown.get("tool_calls")), calls))}
-    return grown
-
-
-def _calls(calls: list[Body], pieces: list[Body]) -> list[Body]:
-    """Tool calls after the next pieces of them."""
-    grown = list(calls)
-    for piece in pieces:
-        place = number(piece.get("index"))
-        if place >= len(grown):
-            grown.append({"id": piece.get("id"), "type": "function", "function": dict(inner(piece, "function"))})
-            continue
-        function = dict(inner(grown[place], "function"))
-        added = inner(piece, "function").get("arguments")
-        function["arguments"] = f"{function.get('arguments') or ''}{added or ''}"
-        grown[place] = {**grown[place], "function": function}
-    return grown
+    return gathered.answer("chat.completion" if "messages" in body else "text_completion", usage_object(tally.usage))
 
 
 def _prompts(body: Body) -> int:

@@ -1,6 +1,7 @@
 """`python -m tests.conformance`: reached, passed, failed, excluded; not zero when anything failed.
 
-`--url` and `--key-file` try a server that is already running; what follows `--` goes to pytest (e.g. `-- -k list`).
+`--url`, `--home` and two files with keys try a server that is already running here; what follows `--` goes to pytest
+(e.g. `-- -k list`).
 """
 
 import argparse
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmarks.processes import Program, free_port, module
+from benchmarks.processes import Program, clean_environment, free_port, module
 from tests.conformance import openapi, product, stored, suite
 from tests.conformance.counter import LEDGER_PATH
 from tests.conformance.judge import describe, judge, parse_exclusions
@@ -26,8 +27,9 @@ def run_suite(served: Served, extra: list[str]) -> bool:
     brought = suite.obtain()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="coderai-conformance-") as scratch:
-        argv = module("tests.conformance.counter", str(port), served.url, str(served.key_file))
-        with Program(argv, Path(scratch) / "log") as counter:
+        keys = (str(served.key_file), str(served.admin_key_file))
+        argv = module("tests.conformance.counter", str(port), served.url, *keys)
+        with Program(argv, Path(scratch) / "log", served.environment) as counter:
             counter.wait_for(port, LEDGER_PATH, within_s=20)
             results = suite.run(brought, port, extra, _SUITE_LIMIT_S)
     exclusions = parse_exclusions(_EXCLUDED.read_text())
@@ -64,17 +66,24 @@ def main() -> int:
     """Parse the command line, run both parts."""
     arguments = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     arguments.add_argument("--url", help="root of a running server; default: start this product with real models")
-    arguments.add_argument("--key-file", type=Path, help="file with the running server's API key")
+    arguments.add_argument("--key-file", type=Path, help="file with an API key of the running server")
+    arguments.add_argument("--admin-key-file", type=Path, help="file with an admin key of it")
+    arguments.add_argument("--home", type=Path, help="its home: a model is added there for each case that deletes one")
     arguments.add_argument("--spec", type=Path, help="OpenAI's openapi.json")
     arguments.add_argument("--part", choices=("suite", "openapi"), help="run one part only")
     arguments.add_argument("pytest_arguments", nargs="*", help="for the suite's pytest")
     given = arguments.parse_args()
-    if bool(given.url) != bool(given.key_file):
-        arguments.error("--url and --key-file go together")
+    if len({given.url is None, given.key_file is None, given.admin_key_file is None, given.home is None}) > 1:
+        arguments.error("--url, --key-file, --admin-key-file and --home go together")
     good = True
     with ExitStack() as stack:
         served = (
-            Served(urlsplit(given.url).port or 80, given.key_file)
+            Served(
+                urlsplit(given.url).port or 80,
+                given.key_file,
+                given.admin_key_file,
+                clean_environment(CODERAI_HOME=str(given.home)),
+            )
             if given.url
             else stack.enter_context(product.serving())
         )

@@ -1,7 +1,8 @@
 """A proxy between the client under test and the server that counts what the server answered.
 
-`python -m tests.conformance.counter PORT SERVER_URL KEY_FILE` forwards everything, with the key of KEY_FILE in place of
-the one that the suite has written into it. `GET /_reached` gives what was answered since the last time, as a list of
+`python -m tests.conformance.counter PORT SERVER_URL KEY_FILE ADMIN_KEY_FILE` forwards everything, with the key of
+KEY_FILE in place of the one that the suite has written into it, or that of ADMIN_KEY_FILE where only an admin may do
+it. `GET /_reached` gives what was answered since the last time, as a list of
 lines such as `POST /v1/embeddings 200`, and forgets it.
 """
 
@@ -24,11 +25,10 @@ _SETTLE_S = 0.5
 class Counter:
     """The proxy's state: what was answered, and what is on its way."""
 
-    def __init__(self, session: aiohttp.ClientSession, server: str, key: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, server: str, key: str, admin_key: str) -> None:
         self._session = session
         self._server = server
-        self._key = key
-        self._stand_ins = StandIns(session, server, key)
+        self._stand_ins = StandIns(session, server, key, admin_key)
         self._answered: list[str] = []
         self._waiting = 0
         self._settled = asyncio.Event()
@@ -44,7 +44,7 @@ class Counter:
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Pass one request on and its answer back; it counts once the server's status line is here."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
-        headers["Authorization"] = f"Bearer {self._key}"
+        headers["Authorization"] = f"Bearer {await self._stand_ins.key(request.method, request.path)}"
         body = await self._stand_ins.body(request.path, await request.read())
         path = await self._stand_ins.path(request.rel_url.raw_path, request.query_string)
         query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
@@ -69,10 +69,10 @@ class Counter:
             return response
 
 
-async def _serve(port: int, server: str, key: str) -> None:
+async def _serve(port: int, server: str, key: str, admin_key: str) -> None:
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
-        counter = Counter(session, server, key)
+        counter = Counter(session, server, key, admin_key)
         app = web.Application(client_max_size=64 << 20)
         app.router.add_get(LEDGER_PATH, counter.ledger)
         app.router.add_route("*", "/{path:.*}", counter.forward)
@@ -87,5 +87,7 @@ if __name__ == "__main__":
     arguments.add_argument("port", type=int)
     arguments.add_argument("server")
     arguments.add_argument("key_file", type=Path)
+    arguments.add_argument("admin_key_file", type=Path)
     given = arguments.parse_args()
-    asyncio.run(_serve(given.port, given.server, given.key_file.read_text().strip()))
+    keys = (file.read_text().strip() for file in (given.key_file, given.admin_key_file))
+    asyncio.run(_serve(given.port, given.server, *keys))

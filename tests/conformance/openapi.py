@@ -7,7 +7,7 @@ The document is not part of this repository: `--spec` names a copy of
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,10 @@ from infra.types import Json
 _BASE = "urn:openai"
 _CHAT, _COMPLETIONS, _EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 _RESPONSES = "/v1/responses"
+_TALK: list[Json] = [
+    {"role": "user", "content": "I want to go to Lisbon with my two children in May."},
+    {"role": "assistant", "content": "I found a flight on 12 May for 640 euros."},
+]
 
 
 class Spec:
@@ -140,14 +144,17 @@ def _responses(model: str) -> list[Check]:
         Check("response streamed, logprobs", event, 200, streamed(logprobs), streamed=True, done=done),
         Check("response streamed, a forced tool", event, 200, streamed(called), streamed=True, done=done),
         Check("tokens of an input", "TokenCountsResource", 200, _posted(f"{_RESPONSES}/input_tokens", asked)),
+        Check("compaction", "CompactResource", 200, _posted(f"{_RESPONSES}/compact", {"model": model, "input": _TALK})),
         Check("input items", "ResponseItemList", 200, _input_items(asked)),
+        Check("input items, a compaction among them", "ResponseItemList", 200, _compacted_items(asked)),
         Check("no such response", "ErrorResponse", 404, _got(f"{_RESPONSES}/resp_none")),
         Check("a response from no input", "ErrorResponse", 400, _posted(_RESPONSES, {"model": model})),
     ]
 
 
-def _input_items(asked: dict[str, Json]) -> Callable[[int, str], Answer]:
+def _input_items(asked: dict[str, Json], before: Iterable[Json] = ()) -> Callable[[int, str], Answer]:
     items: list[Json] = [
+        *before,
         {"role": "user", "content": "Hello."},
         {"type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "sunny"},
@@ -156,6 +163,15 @@ def _input_items(asked: dict[str, Json]) -> Callable[[int, str], Answer]:
     def ask(port: int, key: str) -> Answer:
         made = orjson.loads(_posted(_RESPONSES, asked | {"input": items})(port, key).body)
         return get(port, f"{_RESPONSES}/{made['id']}/input_items", key)
+
+    return ask
+
+
+def _compacted_items(asked: dict[str, Json]) -> Callable[[int, str], Answer]:
+    def ask(port: int, key: str) -> Answer:
+        compact = _posted(f"{_RESPONSES}/compact", {"model": asked["model"], "input": _TALK})
+        made = orjson.loads(compact(port, key).body)
+        return _input_items(asked, made["output"])(port, key)
 
     return ask
 

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -65,10 +65,13 @@ aliases = [{image_aliases}]
 
 @dataclass(frozen=True)
 class Served:
-    """Where to ask, and the key to ask with (kept in a file, so that it stands in no process's arguments)."""
+    """Where to ask, and the keys to ask with (kept in files, so that they stand in no process's arguments);
+    `environment` is that in which `coderai ...` means this install."""
 
     port: int
     key_file: Path
+    admin_key_file: Path
+    environment: dict[str, str] = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -106,14 +109,20 @@ def serving() -> Iterator[Served]:
         )
         settings = {"MODELS__PACKAGED": "false", "LLAMA__LOAD_BASE_S": str(IMAGES_S)}
         install = Install(home, settings, config)
-        key_file = Path(scratch) / "key"
-        key_file.touch(mode=0o600)
-        key_file.write_text(install.create_key("conformance"))
+        key_file, admin_key_file = (_key_file(install, Path(scratch), scope) for scope in ("user", "admin"))
         with install:
-            served = Served(install.port, key_file)
+            served = Served(install.port, key_file, admin_key_file, install.environment)
             _wait_for(404, FLOWS_S, lambda: get(served.port, _NO_RUN, served.key))
             _wait_for(200, IMAGES_S, lambda: post(served.port, _IMAGES, _ONE_IMAGE, served.key))
             yield served
+
+
+def _key_file(install: Install, folder: Path, scope: str) -> Path:
+    """A file with a new key."""
+    file = folder / f"{scope}-key"
+    file.touch(mode=0o600)
+    file.write_text(install.create_key(f"conformance-{scope}", scope))
+    return file
 
 
 def _wait_for(status: int, within_s: float, ask: Callable[[], Answer]) -> None:

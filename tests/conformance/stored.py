@@ -1,5 +1,5 @@
-"""Checks of answers about what is sent as a form, or kept: files, uploads, batches, responses in the background, sound
-and images."""
+"""Checks of answers about what is sent as a form, or kept: files, uploads, batches, chats, responses in the background,
+sound and images."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _BOUNDARY = "conformance"
 _FILES, _UPLOADS, _BATCHES = "/v1/files", "/v1/uploads", "/v1/batches"
 _EMBEDDINGS = "/v1/embeddings"
 _BATCH_S = 90.0
-_RESPONSES = "/v1/responses"
+_RESPONSES, _CHATS = "/v1/responses", "/v1/chat/completions"
 _OVER = ("completed", "incomplete", "failed", "cancelled", "expired")
 
 
@@ -33,6 +33,7 @@ def checks(text_model: str, embedding_model: str, speech_model: str, image_model
         Check("a file for nothing", "ErrorResponse", 400, _form(_FILES, {"purpose": "fun"}, file=b"x")),
         *_uploads(),
         *_batches(embedding_model),
+        *_chats(text_model),
         *_responses(text_model),
         *_sounds(speech_model),
         *_images(image_model),
@@ -75,6 +76,43 @@ def _batches(model: str) -> list[Check]:
         Check("batch that was refused", "Batch", 200, _after(_batch({}, url="/v1/else"), ended)),
         Check("batches", "ListBatchesResponse", 200, _got(f"{_BATCHES}?limit=3")),
         Check("no such batch", "ErrorResponse", 404, _got(f"{_BATCHES}/batch_none")),
+    ]
+
+
+def _chats(model: str) -> list[Check]:
+    said: Json = [{"role": "user", "content": "Name one colour."}]
+    asked: dict[str, Json] = {"model": model, "messages": said, "max_tokens": 8, "store": True, "metadata": {"a": "b"}}
+    made, answer = _posted(_CHATS, asked), "CreateChatCompletionResponse"
+    role = "the document knows an assistant's messages alone, though its own example is a user's"
+
+    def at(more: str) -> Callable[[Any], Ask]:
+        return lambda chat: _got(f"{_CHATS}/{chat['id']}{more}")
+
+    def labelled(chat: Any) -> Ask:
+        return _posted(f"{_CHATS}/{chat['id']}", {"metadata": {"a": "c"}})
+
+    def deleted(chat: Any) -> Ask:
+        return lambda port, key: delete(port, f"{_CHATS}/{chat['id']}", key)
+
+    def streamed(port: int, key: str) -> Answer:
+        events = _posted(_CHATS, asked | {"stream": True, "logprobs": True, "top_logprobs": 2})(port, key).text
+        chunk = orjson.loads(events.removeprefix("data: ").partition("\n")[0])
+        return at("")(chunk)(port, key)
+
+    return [
+        Check("chat stored", answer, 200, _after(made, at(""))),
+        Check("chat stored from a stream", answer, 200, streamed),
+        Check("chats", "ChatCompletionList", 200, _after(made, lambda _chat: _got(f"{_CHATS}?metadata[a]=b&limit=2"))),
+        Check("chat labelled", answer, 200, _after(made, labelled)),
+        Check("chat deleted", "ChatCompletionDeleted", 200, _after(made, deleted)),
+        Check(
+            "messages of a chat",
+            "ChatCompletionMessageList",
+            200,
+            _after(made, at("/messages")),
+            allowed={"$.data[0].role": role},
+        ),
+        Check("no such chat", "ErrorResponse", 404, _got(f"{_CHATS}/chatcmpl-none")),
     ]
 
 

@@ -22,6 +22,7 @@ VERSION = "3.51.0"
 SHA256 = "1cc9b80eb0f1dc15fa45fbc122ba2c99b7e5302548060c01db5719fa6181a6a9"
 FILES = (
     "chat/test_completions.py",
+    "chat/completions/test_messages.py",
     "test_completions.py",
     "test_embeddings.py",
     "test_models.py",

@@ -16,8 +16,10 @@ enable_thinking, reasoning_effort.
 | functions together with tools | the tools hold | OpenAI's client may send both; `functions` is the older form |
 | image, audio and file parts | taken; a model that reads only text answers 400 | a far service may see |
 | user | no effect on the answer | keeps a conversation on one engine |
-| metadata, moderation, prediction, prompt_cache_*, service_tier, safety_identifier | no effect | hints to a service |
-| store, verbosity, web_search_options, stream_options.include_obfuscation | no effect | hints to a service |
+| store | true: the answer is stored, and found again by GET | a job's answer is kept with its run instead |
+| metadata | stored with it | labels that it is found by |
+| moderation, prediction, prompt_cache_*, service_tier, safety_identifier | no effect | hints to a service |
+| verbosity, web_search_options, stream_options.include_obfuscation | no effect | hints to a service |
 | grammar | 400 | see `Sampling` |
 | cache_prompt, id_slot, lora, n_predict, all else | 400 unknown | reach into other requests, or not OpenAI's |
 """
@@ -34,6 +36,7 @@ from api.openai.schemas.shared import (
     STRICT,
     Body,
     Choices,
+    Metadata,
     ModelField,
     Sampling,
     StreamOptions,
@@ -105,7 +108,7 @@ class ChatBody(Sampling):
     safety_identifier: NotRequired[User | None]
     modalities: NotRequired[list[Literal["text", "audio"]] | None]
     audio: NotRequired[Hint | None]
-    metadata: NotRequired[Annotated[dict[str, ShortText], Field(max_length=16)] | None]
+    metadata: NotRequired[Metadata | None]
     moderation: NotRequired[Hint | None]
     prediction: NotRequired[Hint | None]
     prompt_cache_key: NotRequired[User | None]

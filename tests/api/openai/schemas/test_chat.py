@@ -193,6 +193,7 @@ def test_unknown_fields_are_refused(name: str) -> None:
 
 def test_unknown_fields_come_with_near_names() -> None:
     assert "did you mean max_tokens" in refused(body(max_token=5)).message
+    assert "did you mean" not in refused(body(input="Hello")).message
 
 
 def test_unknown_fields_pass_for_far_services() -> None:
