@@ -25,6 +25,7 @@ _SUMMARIES = {
     "completions": "Text completion",
     "responses": "A response; `previous_response_id` goes on from an earlier one",
     "input_tokens": "The tokens that a response's input has",
+    "compact": "A conversation made shorter: its user's messages, and a sealed summary of the rest",
     "embeddings": "Embeddings",
     "rerank": "Rerank documents by relevance to a query",
     "transcribe": "The text of a recording",
@@ -64,7 +65,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     shapes = components.setdefault("schemas", {})
     requests = request_schemas()
     for path, name in PATHS.items():
-        made["paths"][path] = {"post": _operation(name, _placed(shapes, requests[name]))}
+        made["paths"].setdefault(path, {})["post"] = _operation(name, _placed(shapes, requests[name]))
     for path, batch in READS.items():
         schema = SHAPES[batch].json_schema(ref_template="#/components/schemas/{model}")
         operation = _operation("ocr_batch" if batch else "ocr", _placed(shapes, schema))

@@ -10,13 +10,16 @@ from api.file_desk import FileDesk
 from api.limits import KeyLimits
 from api.progress import ProgressDesk
 from api.run import Runner
+from api.seals import Seals
 from api.shelf import Shelf
 from infra.database import Database
+from infra.errors import Draining
 from infra.metrics import Metrics
 from infra.prefect_address import PrefectAddress
 from infra.prefect_api import PrefectApi
 from infra.settings import Settings
 from infra.spool import Spool
+from infra.supervisor.types import Children
 from workers.fleet import Fleet
 from workers.sites import Sites
 
@@ -34,6 +37,8 @@ class Services:
     limits: KeyLimits
     shelf: Shelf
     fleet: Fleet
+    children: Children
+    """The processes of this install."""
     sites: Sites
     """Where the parts of a request could run."""
     runner: Runner
@@ -48,4 +53,15 @@ class Services:
     files: FileDesk
     kept: "KeptFiles"
     """Files that come with requests."""
+    seals: Seals
+    """Seals what clients keep for us."""
     version: str
+
+    def require_open(self) -> None:
+        """Asked before something new is begun.
+
+        Raises:
+            Draining: not now.
+        """
+        if self.fleet.draining:
+            raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)

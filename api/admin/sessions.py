@@ -1,6 +1,7 @@
 """Logins: a signed cookie that names an admin key, good for some hours and never longer than the key itself."""
 
 import secrets
+import threading
 from functools import cached_property
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from infra.types import KeyName
 
 COOKIE = "coderai_session"
 KEY_FILE = ("secrets", "session.key")
-"""What signs logins, and addresses of files: below the install's directory."""
+"""What signs logins and addresses of files, and seals compactions: below the install's directory."""
 _COOKIES_MOST = 16
 """How many of our name are looked at: each costs a signature, and anybody can send thousands."""
 _KEY_BYTES = 32
 _SALT = "coderai login"
+_MAKING = threading.Lock()
+"""Held while the key is made: two first uses at once must not have two keys."""
 
 
 class Sessions:
@@ -91,9 +94,10 @@ def signing_key(path: Path) -> bytes:
         SettingsInvalid: there is something else in the file.
         DiskFull: it could not be made.
     """
-    if not path.exists():
-        make_private_folder(path.parent)
-        write_atomic(path, secrets.token_bytes(_KEY_BYTES))
+    with _MAKING:
+        if not path.exists():
+            make_private_folder(path.parent)
+            write_atomic(path, secrets.token_bytes(_KEY_BYTES))
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise SettingsInvalid(f"{path} is damaged: delete it, and log in again")

@@ -53,8 +53,9 @@ class LeaseRoute:
         """Take a slot, give it to the worker, and have it back.
 
         Raises:
-            CoderAIError: there is no slot to be had; as `Fleet.acquire`.
+            CoderAIError: there is no slot to be had; as `Services.require_open` and `Fleet.acquire`.
         """
+        self._services.require_open()
         with self._services.progress.jobs.hold(ask) as step:
             await self._held(ask, step, receive, send)
 

@@ -1,27 +1,31 @@
 """The hot routes' common path: key, limits, body, model, plan, run, account."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from api.accounting import Account
 from api.asgi import ClientGone, Exchange, Receive, Scope, Send, parse_object
-from api.errors import error_object
 from api.jobs import LANE, Job, is_job, submit
 from api.run import AS_IT_COMES, Delivery, Order, run_headers
+from api.seals import Seals
 from api.services import Services
 from flows.distribute import Cut, Spread, in_parts
 from flows.plan import Plan
 from infra.clock import monotonic
 from infra.database import Database
-from infra.errors import InvalidRequest
+from infra.error_object import error_object
+from infra.errors import Draining, InvalidRequest
 from infra.tokens import Key
 from infra.types import Json, RunId, new_run_id
 from workers.affinity import conversation_key
 from workers.types import Capability, ModelEntry
 
 log = logging.getLogger("api.openai")
+
+_CUT = "the server is shutting down, and could not wait for this request's end; ask again in a moment"
 
 
 class Checked(NamedTuple):
@@ -41,12 +45,29 @@ Begin = Callable[[Services, Exchange, Key, dict[str, Json], Plan], Awaitable[Run
 """Begins what a checked request asks for in the background, and answers; gives its run."""
 
 
+class Stores(Protocol):
+    """What requests may refer to: what is stored here, and what their clients keep for us."""
+
+    @property
+    def database(self) -> Database:
+        """Where it is stored."""
+        ...
+
+    @property
+    def seals(self) -> Seals:
+        """What opens the rest."""
+        ...
+
+
+Deliver = Callable[[Stores, Key, dict[str, Json]], Delivery]
+
+
 class Memory(NamedTuple):
     """What of requests and their answers is stored: `recall` gives a request with what it goes on from, `deliver` the
     way of its answer to client and store."""
 
-    recall: Callable[[Database, Key, dict[str, Json], ModelEntry], Awaitable[dict[str, Json]]]
-    deliver: Callable[[Database, Key, dict[str, Json]], Delivery]
+    recall: Callable[[Stores, Key, dict[str, Json], ModelEntry], Awaitable[dict[str, Json]]]
+    deliver: Deliver
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +83,20 @@ class Resource:
     """Where a request may be cut into parts."""
     memory: Memory | None = None
     """Where requests refer to earlier ones."""
+    deliver: Deliver | None = None
+    """The way of an answer to its client and store, where they refer to none."""
     counted: str | None = None
     """What its requests are counted as, if not as their kind."""
     begin: Begin | None = None
     """Where a request may ask to be done in the background."""
 
-    async def recalled(self, database: Database, key: Key, body: dict[str, Json], entry: ModelEntry) -> dict[str, Json]:
+    async def recalled(self, stores: Stores, key: Key, body: dict[str, Json], entry: ModelEntry) -> dict[str, Json]:
         """The request with what is stored of those before it.
 
         Raises:
             InvalidRequest, NotFound: it cannot be gone on from there.
         """
-        return body if self.memory is None else await self.memory.recall(database, key, body, entry)
+        return body if self.memory is None else await self.memory.recall(stores, key, body, entry)
 
     def as_job(self, body: dict[str, Json]) -> dict[str, Json]:
         """The request without what a job's answer, which is fetched from its run, cannot have: a stream, a store.
@@ -92,9 +115,10 @@ class Resource:
         """Whether the request asks to be done in the background."""
         return self.begin is not None and body.get("background") is True
 
-    def delivery(self, database: Database, key: Key, body: dict[str, Json]) -> Delivery:
+    def delivery(self, stores: Stores, key: Key, body: dict[str, Json]) -> Delivery:
         """How the answer of a checked request reaches its client."""
-        return AS_IT_COMES if self.memory is None else self.memory.deliver(database, key, body)
+        deliver = self.deliver if self.memory is None else self.memory.deliver
+        return AS_IT_COMES if deliver is None else deliver(stores, key, body)
 
     def planned(
         self,
@@ -142,28 +166,34 @@ class Endpoint:
         exchange = Exchange(scope, receive, send)
         run = new_run_id()
         account = Account(run, self._resource.counted or self._resource.kind, monotonic())
-        self._services.accounting.open()
+        services = self._services
+        services.accounting.open()
         try:
             await self._answer(exchange, run, account)
         except ClientGone:
             account.error = "client_gone"
+        except asyncio.CancelledError:
+            if not services.fleet.draining or exchange.answered:
+                raise
+            await self._fail(exchange, Draining(_CUT, retry_after_s=5), run, account)
         except Exception as error:  # noqa: BLE001  # the edge: whatever went wrong is answered, counted and logged
             await self._fail(exchange, error, run, account)
         finally:
             account.status = exchange.status
-            self._services.accounting.close(account, monotonic())
+            services.accounting.close(account, monotonic())
 
     async def _answer(self, exchange: Exchange, run: RunId, account: Account) -> None:
         services = self._services
         key = services.auth.require(exchange.headers, "user")
         account.key = key.name
+        services.require_open()
         services.limits.enter(key.name)
         try:
             request, body = await self._read(exchange)
             entry = services.shelf.catalogue.get(_model_of(body))
             account.model = entry.name
             plan, stream = self._resource.planned(
-                await self._resource.recalled(services.database, key, body, entry),
+                await self._resource.recalled(services, key, body, entry),
                 entry,
                 exchange.header(b"x-session-id"),
                 affine=services.fleet.has_choice(entry),
@@ -193,7 +223,7 @@ class Endpoint:
 
     def _delivery(self, _exchange: Exchange, key: Key, body: dict[str, Json]) -> Delivery:
         """How the answer of a checked request reaches its client."""
-        return self._resource.delivery(self._services.database, key, body)
+        return self._resource.delivery(self._services, key, body)
 
     async def _fail(self, exchange: Exchange, error: Exception, run: RunId, account: Account) -> None:
         code = error_object(error)["code"]

@@ -47,7 +47,7 @@ async def plan_request(asked: PlanRequest, services: ServicesDep, key: UserKey) 
             f"there is no endpoint {asked.endpoint!r}; name one of {', '.join(RESOURCES)}", param="endpoint"
         )
     entry = services.shelf.catalogue.get(str(asked.request.get("model", "")))
-    request = await resource.recalled(services.database, key, asked.request, entry)
+    request = await resource.recalled(services, key, asked.request, entry)
     plan, _stream = resource.planned(request, entry, None, cut=Cut(services.sites))
     placements = [
         StepPlacement(step=step.id, placement=await services.fleet.preview(step.demand, entry) if step.demand else None)

@@ -4,10 +4,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from api.openai.chats.keeping import deliver
 from api.openai.endpoint import Checked, Resource
 from api.openai.responses import mapping as responses
 from api.openai.responses.background import begin
-from api.openai.responses.memory import MEMORY, RECALLED
+from api.openai.responses.compact_schema import CompactBody
+from api.openai.responses.compact_schema import check as check_compact
+from api.openai.responses.compaction import kept_messages, summary_chat_of
+from api.openai.responses.memory import COMPACTED, MEMORY, RECALLED
 from api.openai.responses.schema import ResponsesBody
 from api.openai.responses.schema import check as check_response
 from api.openai.schemas import audio, chat, completions, embeddings, far_files, images, ocr, rerank, speech, video
@@ -16,7 +20,7 @@ from flows.embeddings import SPREAD_EMBEDDINGS, plan_embeddings
 from flows.images import SPREAD_IMAGES, plan_images
 from flows.ocr import SPREAD_OCR, plan_ocr
 from flows.rerank import SPREAD_RERANK, plan_rerank
-from flows.responses import plan_input_tokens, plan_responses
+from flows.responses import plan_compact, plan_input_tokens, plan_responses
 from flows.speech import SPREAD_SPEECH, plan_speech, sentences
 from flows.transcription import SPREAD_TRANSCRIPTION, plan_transcription
 from flows.video import SPREAD_VIDEO, plan_video
@@ -69,6 +73,12 @@ def _input_tokens(body: Body, entry: ModelEntry) -> Checked:
     return Checked({"request": asked if far else responses.chat_of(asked)})
 
 
+def _compact(body: Body, entry: ModelEntry) -> Checked:
+    far = _far(entry)
+    check_compact(body, far=far)
+    return Checked({"request": summary_chat_of(body, far=far), "kept": kept_messages(body)})
+
+
 def _transcription(body: Body, _entry: ModelEntry) -> Checked:
     return Checked(audio.normal(body), body.get("stream") is True)
 
@@ -93,7 +103,7 @@ def _video(body: Body, entry: ModelEntry) -> Checked:
 
 
 RESOURCES: dict[str, Resource] = {
-    "chat": Resource(Capability.CHAT, _chat, plan_chat, chat.opening),
+    "chat": Resource(Capability.CHAT, _chat, plan_chat, chat.opening, deliver=deliver),
     "completions": Resource(Capability.COMPLETIONS, _completions, plan_completions, completions.opening),
     "responses": Resource(
         Capability.CHAT,
@@ -107,12 +117,15 @@ RESOURCES: dict[str, Resource] = {
     "input_tokens": Resource(
         Capability.CHAT, _input_tokens, plan_input_tokens, memory=RECALLED, counted="input_tokens"
     ),
+    "compact": Resource(
+        Capability.CHAT, _compact, plan_compact, responses.opening, memory=COMPACTED, counted="compact"
+    ),
     "embeddings": Resource(Capability.EMBEDDINGS, _embeddings, plan_embeddings, spread=SPREAD_EMBEDDINGS),
     "rerank": Resource(Capability.RERANK, _rerank, plan_rerank, spread=SPREAD_RERANK),
     "ocr": Resource(Capability.OCR, _ocr, plan_ocr, spread=SPREAD_OCR),
     "images": Resource(Capability.IMAGES, _images, plan_images, spread=SPREAD_IMAGES),
     "video": Resource(Capability.VIDEO, _video, plan_video, spread=SPREAD_VIDEO),
-    "speech": Resource(Capability.TTS, _speech, plan_speech, spread=SPREAD_SPEECH),
+    "speech": Resource(Capability.TTS, _speech, plan_speech, spread=SPREAD_SPEECH, counted="speech"),
     "transcription": Resource(
         Capability.STT, _transcription, plan_transcription, spread=SPREAD_TRANSCRIPTION, counted="transcription"
     ),
@@ -122,6 +135,7 @@ PATHS = {
     "/v1/completions": "completions",
     "/v1/responses": "responses",
     "/v1/responses/input_tokens": "input_tokens",
+    "/v1/responses/compact": "compact",
     "/v1/embeddings": "embeddings",
     "/v1/rerank": "rerank",
 }
@@ -134,6 +148,7 @@ def request_schemas() -> dict[str, dict[str, Any]]:
         "completions": completions.CompletionsBody,
         "responses": ResponsesBody,
         "input_tokens": ResponsesBody,
+        "compact": CompactBody,
         "embeddings": embeddings.EmbeddingsBody,
         "rerank": rerank.RerankBody,
     }

@@ -11,6 +11,7 @@ from pydantic import Field
 from api.cold import ServicesDep, UserKey
 from api.jobs import STORE, flow_runs
 from api.media.made import MadeFiles, Receiver, origin_of
+from api.openai.responses.compaction import sealed
 from api.run_lookup import MOST, Found, Wanted, find, list_runs
 from api.run_views import OVER, RunDetail, RunStatus, RunView, log_lines, of_flow_run, steps_of_record, steps_of_tasks
 from api.services import Services
@@ -21,6 +22,7 @@ from infra.requests import resolve
 from infra.run_files import RunFiles
 from infra.tokens import Key
 from infra.types import Frozen, Json, KeyName, ModelName, RunId
+from tasks.types import TaskResult
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -103,10 +105,10 @@ async def answer_response(services: Services, key: Key, run: RunId, origin: str 
         why = "it is not there yet" if view.status not in OVER else "only jobs and retried runs that succeed keep one"
         raise NotFound(f"there is no answer of run {run} ({view.status}): {why}", code="no_answer")
     owner = KeyName(view.key) if view.key else key.name
+    result = await sealed(services.seals, owner, TaskResult(kept[0], media_type=kept[1]))
     made = MadeFiles(services.files, services.kept.blobs)
-    body, media_type = await made.turn(Receiver(owner, origin), *kept)
-    if not _MEDIA_TYPE.fullmatch(media_type):
-        media_type = "application/octet-stream"
+    result = await made.turn_result(Receiver(owner, origin), result)
+    media_type = result.media_type if _MEDIA_TYPE.fullmatch(result.media_type) else "application/octet-stream"
     place = "inline" if media_type.startswith(_SHOWN_IN_PLACE) else "attachment"
     headers = {
         "X-Content-Type-Options": "nosniff",
@@ -114,7 +116,7 @@ async def answer_response(services: Services, key: Key, run: RunId, origin: str 
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "Cache-Control": "private, no-store",
     }
-    return Response(body, 200, headers, media_type)
+    return Response(result.value, 200, headers, media_type)
 
 
 @router.post("/{run}/retry", summary="Run it again", status_code=202)

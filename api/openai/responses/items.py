@@ -1,11 +1,18 @@
-"""What a request gave as the items that are stored and listed: each with an id and a status, as OpenAI lists them."""
+"""What a request gave as the items that are stored and listed: each with an id and, but for compactions, a status, as
+OpenAI lists them."""
 
 from api.openai.responses.mapping import items_of
 from infra.types import Json
-from tasks.responses.answer import CALL, MESSAGE, REASONING, new_id
+from tasks.responses.answer import CALL, COMPACTION, MESSAGE, REASONING, new_id
 
 Body = dict[str, Json]
-_KINDS = {"message": MESSAGE, "function_call": CALL, "function_call_output": "fco", "reasoning": REASONING}
+_KINDS = {
+    "message": MESSAGE,
+    "function_call": CALL,
+    "function_call_output": "fco",
+    "reasoning": REASONING,
+    "compaction": COMPACTION,
+}
 
 
 def kept_items(given: Json) -> list[Body]:
@@ -26,6 +33,8 @@ def _item(item: Body) -> Body:
     given = item.get("id")
     kept: Body = {"id": given if isinstance(given, str) and 0 < len(given) <= 100 else new_id(_KINDS[kind])}
     kept |= {name: value for name, value in item.items() if name != "id"}
+    if kind == "compaction":
+        return kept
     kept["status"] = item.get("status") or "completed"
     if kind == "message":
         kept["content"] = _content(item.get("content"), by_assistant=item.get("role") == "assistant")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from api.openai.responses.schema import KNOWN, typed
+from api.openai.responses.input_schema import typed
+from api.openai.responses.schema import KNOWN
 from api.openai.schemas.shared import Body, Sampling
 from infra.errors import InvalidRequest
 from infra.types import Json

@@ -7,11 +7,13 @@ know it, enable_thinking, chat_template_kwargs.
 
 | field | here | reason |
 |---|---|---|
-| conversation, prompt, context_management | 400 | previous_response_id does what the first one does |
+| conversation, prompt | 400 | previous_response_id does what the first one does |
+| context_management | 400 | `POST /v1/responses/compact` does that when it is asked |
 | tools of OpenAI's own (web_search, mcp, …), custom tools | 400 | the model could not call them |
 | input_image | taken; 400 by a model of this install | a far service may see |
 | input_file, item_reference, items of OpenAI's own tools | 400 | there is nothing to look them up in |
 | reasoning items | taken, not shown to the model | clients send back what they were given |
+| compaction items | taken, opened, shown as a system message | a summary made by `POST /v1/responses/compact` |
 | max_tool_calls | no effect | it bounds OpenAI's own tools |
 | user, prompt_cache_*, safety_identifier, service_tier, moderation | no effect | hints |
 | text.verbosity, include of other things | no effect | there is nothing of the kind |
@@ -22,9 +24,10 @@ from typing import Annotated, Final, Literal, NotRequired
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from api.openai.responses.input_schema import Input, PreviousId, check_kinds, require_input, typed
 from api.openai.schemas.chat import FormName, Hint, ShortText
 from api.openai.schemas.forms import check_form
-from api.openai.schemas.messages import MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, CallId, Name
+from api.openai.schemas.messages import MAX_TOOLS, Name
 from api.openai.schemas.shared import (
     MAX_REQUESTED_TOKENS,
     STRICT,
@@ -38,53 +41,6 @@ from api.openai.schemas.shared import (
 )
 from infra.errors import InvalidRequest
 from infra.types import Json
-
-ResponseId = Annotated[str, Field(min_length=1, max_length=80)]
-
-
-class _TextPart(TypedDict):
-    type: Literal["input_text", "output_text"]
-    text: Text
-
-
-class _RefusalPart(TypedDict):
-    type: Literal["refusal"]
-    refusal: Text
-
-
-class _ImagePart(TypedDict):
-    type: Literal["input_image"]
-    image_url: str
-    detail: NotRequired[str | None]
-
-
-_Part = Annotated[_TextPart | _RefusalPart | _ImagePart, Field(discriminator="type")]
-
-
-class _Message(TypedDict):
-    type: Literal["message"]
-    role: Literal["user", "assistant", "system", "developer"]
-    content: Text | Annotated[list[_Part], Field(max_length=MAX_PARTS)]
-
-
-class _Call(TypedDict):
-    type: Literal["function_call"]
-    call_id: CallId
-    name: str
-    arguments: Text
-
-
-class _CallOutput(TypedDict):
-    type: Literal["function_call_output"]
-    call_id: CallId
-    output: Text | Annotated[list[_TextPart], Field(max_length=MAX_PARTS)]
-
-
-class _Reasoning(TypedDict):
-    type: Literal["reasoning"]
-
-
-_Item = Annotated[_Message | _Call | _CallOutput | _Reasoning, Field(discriminator="type")]
 
 
 class _Function(TypedDict):
@@ -145,9 +101,9 @@ class ResponsesBody(Sampling):
     """The request's body."""
 
     model: ModelField
-    input: NotRequired[Text | Annotated[list[_Item], Field(max_length=MAX_MESSAGES)] | None]
+    input: NotRequired[Input | None]
     instructions: NotRequired[Text | None]
-    previous_response_id: NotRequired[ResponseId | None]
+    previous_response_id: NotRequired[PreviousId | None]
     store: NotRequired[bool | None]
     stream: NotRequired[bool | None]
     stream_options: NotRequired[_StreamOptions | None]
@@ -185,7 +141,7 @@ _ADAPTER: Final = TypeAdapter(ResponsesBody)
 _MISSING: Final = {
     "conversation": "there are no conversation objects here: name the response to go on from in 'previous_response_id'",
     "prompt": "there are no stored prompts here: give the text in 'instructions' and 'input'",
-    "context_management": "a conversation is not compacted here: leave it out, or set 'truncation' to 'auto'",
+    "context_management": "nothing is compacted on the way: POST /v1/responses/compact, and go on from its output",
 }
 
 
@@ -205,55 +161,21 @@ def check(body: Body, *, far: bool = False) -> None:
         )
     if not far:
         check_known(body, KNOWN)
-    _check_kinds(body, far)
+    _check_tools(body.get("tools"))
+    check_kinds(body.get("input"), far=far)
     validate(_ADAPTER, {**body, "input": typed(body.get("input"))})
-    if body.get("input") in (None, []) and body.get("previous_response_id") is None:
-        raise InvalidRequest("give an 'input', or a 'previous_response_id' to go on from", param="input")
+    require_input(body)
     _check_forms(body)
 
 
-def typed(given: Json) -> Json:
-    """The input, its items each with their type: a message may come without."""
-    if not isinstance(given, list):
-        return given
-    return [
-        {"type": "message", **item} if isinstance(item, dict) and "type" not in item and "role" in item else item
-        for item in given
-    ]
-
-
-_TAKEN_ITEMS: Final = ("message", "function_call", "function_call_output", "reasoning")
-
-
-def _check_kinds(body: Body, far: bool) -> None:
-    """Refuse in plain words what OpenAI knows and we do not."""
-    for index, tool in enumerate(_list(body.get("tools"))):
+def _check_tools(tools: Json) -> None:
+    """Refuse in plain words the tools that OpenAI knows and we do not."""
+    for index, tool in enumerate(_list(tools)):
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind != "function":
             raise InvalidRequest(
                 f"there is no tool of the type '{kind[:100]}' here: describe your own as a function",
                 param=f"tools.{index}.type",
-                code="unsupported_value",
-            )
-    for index, item in enumerate(_list(typed(body.get("input")))):
-        kind = item.get("type", "item_reference") if isinstance(item, dict) else None
-        if isinstance(kind, str) and kind not in _TAKEN_ITEMS:
-            raise InvalidRequest(
-                f"the models here know no item of the type '{kind[:100]}'; items are {', '.join(_TAKEN_ITEMS)}",
-                param=f"input.{index}.type",
-                code="unsupported_value",
-            )
-        if isinstance(item, dict):
-            _check_parts(_list(item.get("content")), f"input.{index}.content", far)
-
-
-def _check_parts(parts: list[Json], where: str, far: bool) -> None:
-    for index, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "input_file" or (kind == "input_image" and not far):
-            raise InvalidRequest(
-                f"this model reads text only: leave out the {str(kind).removeprefix('input_')}",
-                param=f"{where}.{index}",
                 code="unsupported_value",
             )
 

@@ -3,7 +3,7 @@
 import orjson
 
 from api.asgi import EventStream
-from api.errors import error_object
+from infra.error_object import error_object
 from infra.types import Json
 from tasks.responses.answer import error_code, failed
 from tasks.responses.events import encoded

@@ -1,16 +1,21 @@
 """Cookies: what is in them, what is good, and what ends them."""
 
+import contextlib
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from itsdangerous import URLSafeTimedSerializer
 
+from api.admin import sessions
 from api.admin.sessions import COOKIE, Sessions, signing_key
 from api.auth import Auth
 from infra.database import Database, open_database
 from infra.errors import SettingsInvalid
+from infra.files import write_atomic
 from infra.migrate import migrate
 from infra.tokens import Key, TokenTable, create_key, revoke_key
 from infra.types import KeyName
@@ -144,6 +149,20 @@ def test_the_signing_key_is_made_once_for_the_owner_alone(tmp_path: Path) -> Non
     file.write_bytes(b"short")
     with pytest.raises(SettingsInvalid, match="delete it"):
         signing_key(file)
+
+
+def test_two_first_uses_at_once_have_one_signing_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def slow(path: Path, data: bytes) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        write_atomic(path, data)
+
+    monkeypatch.setattr(sessions, "write_atomic", slow)
+    with ThreadPoolExecutor(2) as threads:
+        keys = set(threads.map(signing_key, [tmp_path / "session.key"] * 2))
+    assert keys == {(tmp_path / "session.key").read_bytes()}
 
 
 def test_a_login_outlives_a_restart(keys: Keys) -> None:
