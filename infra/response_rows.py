@@ -3,10 +3,10 @@
 The front begins, shows and cancels them, the worker process makes them; the rows are what both know of each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import orjson
 from sqlmodel import col, select
@@ -24,6 +24,7 @@ RUN_TAG: Final = "response"
 """The kind of tag by which a flow run names the response that it makes: `response:<id>`."""
 _OF_ANSWER: Final = ("status", "completed_at", "incomplete_details", "output", "usage")
 """What an answer adds to the response as it was begun."""
+_AT_ONCE: Final = 500
 
 
 class UnderWay(Frozen):
@@ -59,6 +60,15 @@ class BackgroundResponses:
             status = session.exec(select(ResponseRow.status).where(ResponseRow.id == response)).first()
         return status in UNDER_WAY
 
+    def gone(self, responses: Sequence[ResponseId]) -> set[ResponseId]:
+        """Which of these there are no more."""
+        there: set[str] = set()
+        with self._database.read() as session:
+            for begin in range(0, len(responses), _AT_ONCE):
+                some = responses[begin : begin + _AT_ONCE]
+                there.update(session.exec(select(ResponseRow.id).where(col(ResponseRow.id).in_(some))))
+        return {response for response in responses if response not in there}
+
     def knows(self, response: ResponseId) -> bool:
         """Whether there is such a response."""
         with self._database.read() as session:
@@ -72,20 +82,25 @@ class BackgroundResponses:
                     _become(row, "queued", None)
                 row.run_id = run
 
-    def begin(self, response: ResponseId, run: RunId) -> None:
-        """Its flow run has begun. One that has its answer keeps it until there is another one."""
+    def begin(self, response: ResponseId, run: RunId) -> Status | None:
+        """Its flow run has begun; gives the status that it has now, None if there is none to be made. One that has its
+        answer keeps it until there is another one."""
         with self._changing(response) as row:
-            if row is not None:
-                row.run_id = run
-                if row.status not in ANSWERED:
-                    _become(row, "in_progress", None)
+            if row is None:
+                return None
+            row.run_id = run
+            if row.status not in ANSWERED:
+                _become(row, "in_progress", None)
+            return cast(Status, row.status)
 
-    def answer(self, response: ResponseId, answer: dict[str, Json]) -> None:
-        """It has its answer, a whole response object. One that was cancelled meanwhile stays so."""
+    def answer(self, response: ResponseId, answer: dict[str, Json], beside_bytes: int = 0) -> None:
+        """It has its answer, a whole response object; so much is kept of it beside its row. One that was cancelled
+        meanwhile stays so."""
         with self._changing(response) as row:
             if row is not None and row.status in UNDER_WAY | ANSWERED:
                 row.response = row.response | {name: answer[name] for name in _OF_ANSWER if name in answer}
                 _become(row, str(answer["status"]), None)
+                row.size_bytes += beside_bytes
 
     def end(
         self, response: ResponseId, status: Literal["failed", "cancelled"], error: dict[str, Json] | None = None

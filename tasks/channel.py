@@ -12,7 +12,7 @@ class Channel(Protocol):
 
     @property
     def started(self) -> bool:
-        """Whether anything was written."""
+        """Whether anything was written that cannot be taken back."""
         ...
 
     async def write(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ from tasks.images import collect_images, draw_images, stream_images
 from tasks.ocr import merge_documents, read_document, read_part
 from tasks.recording_parts import cut_recording, merge_transcripts, transcribe_part
 from tasks.rerank import embed_and_compare, merge_scores, rank, score
+from tasks.responses.compact import compact
 from tasks.responses.count import count_tokens
 from tasks.responses.respond import respond
 from tasks.speech import join_speech, speak, speak_far, speak_part
@@ -29,6 +30,7 @@ TASKS: dict[str, Task] = {
     "merge_scores": merge_scores,
     "respond": respond,
     "count_tokens": count_tokens,
+    "compact": compact,
     "ocr": read_document,
     "ocr_part": read_part,
     "merge_ocr": merge_documents,

@@ -1,48 +1,47 @@
-"""A response that stands in the store as the events of a stream: those that it has had so far.
+"""A response that stands in the store as the events of a stream.
 
-The same response gives the same events with the same numbers, so that whoever has some of them can ask for the rest.
+The same response gives the same events, so that whoever has some of them can ask for the rest. What was told while it
+was being made stands elsewhere (`told.py`): these are the events before that, and those of items that were not told.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from tasks.corrections.types import Body, objects
-from tasks.responses.events import NAMES, TERMINAL, WHOLE, Kind, encoded
+from tasks.responses.events import NAMES, TERMINAL, WHOLE, Kind
 
-_PARTS: Final[dict[str, Kind]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
+PARTS: Final[dict[str, Kind]] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 """The kinds of an item's parts, by their types."""
+IN_PROGRESS: Final = "response.in_progress"
+DELTAS: Final[dict[str, Kind]] = {f"{name}.delta": kind for kind, name in NAMES.items()}
+"""The kinds of the events that are pieces of a text, by their types."""
 
 Event = tuple[str, Body]
 """Its type, and its fields but the number."""
 
 
-def replay(response: Body) -> Iterator[bytes]:
-    """Its events on the wire, numbered from 0; of one that has no end yet the last one is not there."""
-    for number, (kind, fields) in enumerate(_events(response)):
-        yield encoded({"type": kind, "sequence_number": number, **fields})
+def opening(response: Body) -> list[Event]:
+    """What stands before its items; of one that nobody has begun yet the last of these three is not there."""
+    queued = before(response, "queued")
+    events: list[Event] = [("response.created", {"response": queued}), ("response.queued", {"response": queued})]
+    if response["status"] != "queued":
+        events.append((IN_PROGRESS, {"response": before(response, "in_progress")}))
+    return events
 
 
-def _events(response: Body) -> Iterator[Event]:
-    status = str(response["status"])
-    yield "response.created", {"response": _before(response, "queued")}
-    yield "response.queued", {"response": _before(response, "queued")}
-    if status == "queued":
-        return
-    yield "response.in_progress", {"response": _before(response, "in_progress")}
-    if status == "in_progress":
-        return
-    for index, item in enumerate(objects(response.get("output"))):
-        yield from _item(index, item)
-    yield TERMINAL.get(status, "response.failed"), {"response": response}
+def ending(response: Body) -> Event:
+    """What stands after everything."""
+    return TERMINAL.get(str(response["status"]), "response.failed"), {"response": response}
 
 
-def _before(response: Body, status: str) -> Body:
+def before(response: Body, status: str) -> Body:
     """The response as it stood before it had an end."""
     known = {name: value for name, value in response.items() if name != "usage"}
     return known | {"status": status, "completed_at": None, "error": None, "incomplete_details": None, "output": []}
 
 
-def _item(index: int, item: Body) -> Iterator[Event]:
+def item_events(index: int, item: Body) -> Iterator[Event]:
+    """An item of its output, each text of it in one piece."""
     place: Body = {"item_id": item["id"], "output_index": index}
     empty: Body = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
     yield "response.output_item.added", {"output_index": index, "item": {**item, **empty, "status": "in_progress"}}
@@ -57,7 +56,7 @@ def _item(index: int, item: Body) -> Iterator[Event]:
 
 
 def _part(place: Body, part: Body) -> Iterator[Event]:
-    kind = _PARTS[str(part["type"])]
+    kind = PARTS[str(part["type"])]
     field, whole = WHOLE[kind], part[WHOLE[kind]]
     nothing: Body = {"logprobs": []} if kind == "text" else {}
     more: Body = {"logprobs": part.get("logprobs") or []} if kind == "text" else {}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlmodel import delete
 
+from infra import response_rows
 from infra.database import Database, open_database
 from infra.migrate import migrate
 from infra.response_rows import BackgroundResponses
@@ -67,7 +68,7 @@ def test_one_is_begun_and_gets_its_answer(database: Database, rows: BackgroundRe
     rows.queued(ONE, RUN)
     (waiting,) = rows.under_way()
     assert (waiting.id, waiting.run) == (ONE, RUN)
-    rows.begin(ONE, RUN)
+    assert rows.begin(ONE, RUN) == "in_progress"
     assert (found(database).status, found(database).response["status"]) == ("in_progress", "in_progress")
     rows.answer(ONE, ANSWER)
     row = found(database)
@@ -105,7 +106,7 @@ def test_one_that_was_given_up_for_want_of_a_run_waits_again_when_it_has_one(
 
 def test_an_answer_is_kept_until_there_is_another(database: Database, rows: BackgroundResponses) -> None:
     rows.answer(ONE, ANSWER)
-    rows.begin(ONE, RUN)
+    assert rows.begin(ONE, RUN) == "completed"
     assert found(database).status == "completed"
     rows.answer(ONE, ANSWER | {"output": ["said anew"]})
     assert found(database).response["output"] == ["said anew"]
@@ -116,7 +117,7 @@ def test_of_others_nothing_is_changed(database: Database, rows: BackgroundRespon
     before = found(database, "resp_2").response
     for name in (ResponseId("resp_2"), ResponseId("nobody")):
         rows.queued(name, RUN)
-        rows.begin(name, RUN)
+        assert rows.begin(name, RUN) is None
         rows.answer(name, ANSWER)
         rows.end(name, "failed", ERROR)
     assert (found(database, "resp_2").response, found(database, "resp_2").run_id) == (before, None)
@@ -143,3 +144,17 @@ def test_one_that_could_not_be_begun_is_forgotten(database: Database, rows: Back
     assert not rows.knows(ONE)
     assert not rows.is_under_way(ONE)
     assert rows.under_way() == []
+
+
+def test_what_is_kept_beside_an_answer_counts_too(database: Database, rows: BackgroundResponses) -> None:
+    rows.answer(ONE, ANSWER)
+    alone = found(database).size_bytes
+    rows.answer(ONE, ANSWER, 1000)
+    assert found(database).size_bytes == alone + 1000
+
+
+def test_which_of_many_there_are_no_more(rows: BackgroundResponses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response_rows, "_AT_ONCE", 2)
+    lost = [ResponseId(f"resp_lost_{number}") for number in range(3)]
+    assert rows.gone([lost[0], ONE, *lost[1:]]) == set(lost)
+    assert rows.gone([]) == set()

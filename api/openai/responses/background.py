@@ -14,6 +14,7 @@ from api.openai.responses.items import kept_items
 from api.run import run_headers
 from api.services import Services
 from flows.plan import Plan
+from infra.response_events import ResponseEvents
 from infra.response_rows import RUN_TAG, UNDER_WAY, BackgroundResponses
 from infra.run_files import RunFiles
 from infra.tokens import Key
@@ -71,16 +72,18 @@ async def cancel(services: Services, key: Key, response: ResponseId) -> store.St
 
 
 async def remove(services: Services, key: Key, response: ResponseId) -> None:
-    """Delete a response; one that is being made is ended before, and what its run has kept of it goes, too.
+    """Delete a response; one that is being made is ended before. What was told of it goes, too, and what its run has
+    kept.
 
     Raises:
         NotFound, FlowsUnavailable: as `cancel`.
     """
     stored = await cancel(services, key, response)
     await asyncio.to_thread(store.remove, services.database, store.Whose.of(key), response)
-    run = stored.run
+    run, home = stored.run, services.settings.home
+    await asyncio.to_thread(lambda: ResponseEvents(home).forget(response))
     if run is not None:
-        await asyncio.to_thread(lambda: RunFiles(services.settings.home).forget(run))
+        await asyncio.to_thread(lambda: RunFiles(home).forget(run))
 
 
 async def _queued(

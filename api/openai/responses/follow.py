@@ -1,27 +1,25 @@
 """The events of a response that is made in the background, for whoever follows it: what there is, then what comes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from starlette.responses import StreamingResponse
 
 from api.openai.responses import store
+from api.openai.responses.tail import Tail
 from api.services import Services
 from infra.clock import monotonic
-from infra.database import Database
 from infra.errors import CoderAIError
-from infra.response_rows import UNDER_WAY
+from infra.response_events import ResponseEvents
 from infra.types import ResponseId, RunId
 from tasks.responses.events import encoded
-from tasks.responses.replay import replay
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = 0.2
 """Seconds between two looks at a response that is followed."""
 QUIET_S: Final = 5.0
 """Seconds of silence after which a comment is sent: proxies see a connection that lives, and we a client that left."""
-T = TypeVar("T")
 _ALIVE: Final = b": it is being made\n\n"
 
 
@@ -37,30 +35,23 @@ class Follower:
     quiet_s: float = QUIET_S
 
     async def events(self, after: int = -1) -> AsyncIterator[bytes]:
-        """The events whose numbers are above `after`, until the response is over; comments in between."""
-        last, spoke_s, status = after, monotonic(), ""
+        """The events whose numbers are above `after`, until the response is over; comments in between. No more than
+        one look's are held, however slow their reader is."""
+        kept = ResponseEvents(self.services.settings.home)
+        tail, spoke_s = Tail(self.services.database, kept, self.whose, self.response, after), monotonic()
         while not self.services.fleet.draining:
             try:
-                changed = await self._asked(store.status_of) != status
-                stored = await self._asked(store.get) if changed else None
+                said = await asyncio.to_thread(tail.look)
             except CoderAIError as error:
-                yield _error(last + 1, error)
+                yield _error(max(after + 1, tail.number), error)
                 return
-            if stored is not None:
-                status = stored.status or ""
-                for number, event in enumerate(replay(stored.shown)):
-                    if number > last:
-                        last, spoke_s = number, monotonic()
-                        yield event
-            if status not in UNDER_WAY:
-                return
-            if monotonic() - spoke_s >= self.quiet_s:
+            if said or monotonic() - spoke_s >= self.quiet_s:
                 spoke_s = monotonic()
-                yield _ALIVE
-            await asyncio.sleep(self.look_s)
-
-    async def _asked(self, look: Callable[[Database, store.Whose, ResponseId], T]) -> T:
-        return await asyncio.to_thread(look, self.services.database, self.whose, self.response)
+                yield said or _ALIVE
+            if tail.over:
+                return
+            if not tail.more:
+                await asyncio.sleep(self.look_s)
 
 
 def followed(follower: Follower, run: RunId | None, after: int = -1) -> StreamingResponse:

@@ -1,10 +1,10 @@
-"""Deletes stored responses when their time has come."""
+"""Deletes stored answers, of responses and of chats, when their time has come."""
 
 import asyncio
 import logging
 from typing import Final
 
-from api.openai.responses.store import prune
+from infra.answer_pruning import prune
 from infra.database import Database
 from infra.errors import CoderAIError
 from infra.sections import ResponsesSettings
@@ -20,8 +20,8 @@ async def keep_pruning(database: Database, settings: ResponsesSettings, every_s:
         try:
             gone = await asyncio.to_thread(prune, database, settings.keep_days, settings.max_mib * 2**20)
         except CoderAIError as error:
-            log.warning("stored responses could not be looked through: %s", error.message)
+            log.warning("stored answers could not be looked through: %s", error.message)
         else:
             if gone:
-                log.info("%d stored responses have gone, by responses.keep_days and responses.max_mib", gone)
+                log.info("%d stored answers have gone, by responses.keep_days and responses.max_mib", gone)
         await asyncio.sleep(every_s)

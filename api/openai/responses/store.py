@@ -4,12 +4,11 @@ A row has what its own request gave; a conversation is the chain of rows by `pre
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement
-from sqlmodel import Session, col, delete, func, or_, select, update
+from sqlmodel import Session, col, select, update
 
 from infra.database import Database
 from infra.errors import InvalidRequest, NotFound
@@ -22,7 +21,6 @@ Body = dict[str, Json]
 
 MAX_CHAIN: Final = 1000
 """Responses that one conversation may have."""
-_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,13 @@ class Stored:
     def shown(self) -> Body:
         """The response as its owner sees it."""
         return self.response if self.run is None else {**self.response, "run": self.run}
+
+
+class Turn(NamedTuple):
+    """One response of a conversation: whose it is, and its input and output items."""
+
+    key: KeyName
+    items: list[Body]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +126,14 @@ def remove(database: Database, whose: Whose, response_id: ResponseId) -> None:
         session.delete(row)
 
 
-def conversation(database: Database, whose: Whose, response_id: ResponseId) -> list[Body]:
-    """The input and output items of a response and of all before it, the oldest first.
+def conversation(database: Database, whose: Whose, response_id: ResponseId) -> list[Turn]:
+    """A response and all before it, the oldest first.
 
     Raises:
         NotFound: it, or one before it, is not there (any more), or is another key's.
         InvalidRequest: the conversation has become too long, or one of them has no answer.
     """
-    turns: list[list[Body]] = []
+    turns: list[Turn] = []
     wanted: ResponseId | None = response_id
     with database.read() as session:
         while wanted is not None:
@@ -143,34 +148,9 @@ def conversation(database: Database, whose: Whose, response_id: ResponseId) -> l
                 )
             output = row.response.get("output")
             made = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-            turns.append([*row.input, *made])
+            turns.append(Turn(KeyName(row.key_name), [*row.input, *made]))
             wanted = ResponseId(row.previous_id) if row.previous_id else None
-    return [item for turn in reversed(turns) for item in turn]
-
-
-def prune(database: Database, keep_days: float, max_bytes: int) -> int:
-    """Delete what was not used for `keep_days`, and of the rest the longest unused until it fits; how many went. What
-    is still being made stays.
-
-    Raises:
-        DiskFull, DatabaseUnusable: nothing was deleted.
-    """
-    oldest = datetime.now(UTC) - timedelta(days=keep_days)
-    with database.write() as session:
-        gone = session.exec(delete(ResponseRow).where(_made(), col(ResponseRow.used_at) < oldest)).rowcount
-        over = (session.exec(select(func.sum(ResponseRow.size_bytes))).one() or 0) - max_bytes
-        while over > 0:
-            longest = select(ResponseRow.id, ResponseRow.size_bytes).where(_made())
-            doomed: list[str] = []
-            for response_id, size_bytes in session.exec(longest.order_by(col(ResponseRow.used_at)).limit(_AT_ONCE)):
-                if over > 0:
-                    doomed.append(response_id)
-                    over -= size_bytes
-            if not doomed:
-                break
-            session.exec(delete(ResponseRow).where(col(ResponseRow.id).in_(doomed)))
-            gone += len(doomed)
-    return gone
+    return turns[::-1]
 
 
 def _ids(session: Session, last: str | None) -> list[str]:
@@ -180,11 +160,6 @@ def _ids(session: Session, last: str | None) -> list[str]:
         ids.append(last)
         last = session.exec(select(ResponseRow.previous_id).where(ResponseRow.id == last)).first()
     return ids
-
-
-def _made() -> ColumnElement[bool]:
-    """Which rows have all that they will have."""
-    return or_(col(ResponseRow.status).is_(None), col(ResponseRow.status).not_in(UNDER_WAY))
 
 
 def _sees(whose: Whose, owner: str) -> bool:

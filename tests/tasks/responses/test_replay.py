@@ -1,6 +1,5 @@
-"""A stored response as the events that it has had."""
+"""A stored response as the events of a stream."""
 
-import json
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from tasks.responses.answer import begun, call_item, message_item, reasoning_item, refusal_part, text_part
-from tasks.responses.replay import replay
+from tasks.responses.replay import ending, item_events, opening
 
 Body = dict[str, Any]
 _EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
@@ -32,14 +31,14 @@ def response(status: str, *output: Body, **more: Any) -> Body:
 
 def played(stored: Body) -> list[Body]:
     """The events; each is one that OpenAI's client knows."""
-    events = []
-    for number, sent in enumerate(replay(stored)):
-        kind, data = sent.decode().removesuffix("\n\n").split("\n")
-        event = json.loads(data.removeprefix("data: "))
-        assert kind == f"event: {event['type']}"
-        assert event["sequence_number"] == number
+    told = opening(stored)
+    if stored["status"] not in ("queued", "in_progress"):
+        for index, item in enumerate(stored["output"]):
+            told += item_events(index, item)
+        told.append(ending(stored))
+    events: list[Body] = [{"type": kind, "sequence_number": n, **fields} for n, (kind, fields) in enumerate(told)]
+    for event in events:
         _EVENT.validate_python(event, strict=False)
-        events.append(event)
     return events
 
 

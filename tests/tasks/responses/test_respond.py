@@ -93,7 +93,58 @@ async def test_a_conversation_loses_its_older_half_until_it_fits(far: Far) -> No
     assert asked[1:] == [[m["content"] for m in messages], ["rule", "q2", "a2", "q3", "a3"], ["rule", "q3", "a3"]]
 
 
+async def test_a_summary_outlives_the_turns_before_it(far: Far) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        fits = len((await request.json())["messages"]) <= 2
+        return web.Response(body=ANSWER if fits else TOO_LONG, status=200 if fits else 400)
+
+    far.answer = answer
+    told = [("user", "q0"), ("user", "q1"), ("system", "summary"), ("user", "q2")]
+    messages: list[Json] = [{"role": role, "content": content} for role, content in told]
+    await respond(call(far, request={"model": "m", "messages": messages}, truncation="auto"))
+    assert far.asked[-1][1]["messages"] == messages[2:]
+
+
 async def test_one_turn_that_is_too_long_stays_so(far: Far) -> None:
     far.answer = whole(TOO_LONG, status=400)
     with pytest.raises(UpstreamRefused):
         await respond(call(far, truncation="auto"))
+
+
+async def test_with_a_channel_a_stream_is_asked_for(far: Far) -> None:
+    far.answer = streamed(STREAM)
+    said = Said()
+    await respond(call(far, said))
+    ((_path, asked),) = far.asked
+    assert (asked["stream"], asked["stream_options"]) == (True, {"include_usage": True})
+    assert said.text.count(b"event: response.output_text.delta\n") == 2
+
+
+CALLS = [{"id": "call_7", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize("leading", [b"", b"\r\n\r\n ", b"\n\n"])
+async def test_an_engine_that_does_not_stream_is_understood(far: Far, leading: bytes) -> None:
+    """With a blank line in its midst, and in pieces."""
+    message = {"role": "assistant", "content": "hello", "reasoning_content": "hm", "tool_calls": CALLS}
+    usage = {"prompt_tokens": 7, "completion_tokens": 2}
+    answer = {"choices": [{"finish_reason": "stop", "index": 0, "message": message}], "usage": usage}
+    text = leading + json.dumps(answer).encode().replace(b'{"', b'{\n\n"')
+    far.answer = streamed(*(text[place : place + 20] for place in range(0, len(text), 20)))
+    said = Said()
+    result = await respond(call(far, said))
+    response = json.loads(result.value)  # type: ignore[arg-type]
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
+    assert response["output"][1]["content"][0]["text"] == "hello"
+    assert response["output"][2]["call_id"] == "call_7"
+    assert (response["usage"]["total_tokens"], result.usage) == (9, Usage(7, 2, 0))
+    assert said.text.count(b"event: response.output_item.done\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "message"), [(b'{"error":{"message":"no room"}}', "no room"), (b'{"choices":[', "did not answer in JSON")]
+)
+async def test_what_is_neither_stream_nor_answer(far: Far, body: bytes, message: str) -> None:
+    far.answer = streamed(body)
+    with pytest.raises(EngineFailed, match=message):
+        await respond(call(far, Said()))

@@ -11,9 +11,12 @@ from aiohttp import web
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
+from infra.response_events import ResponseEvents
 from infra.response_rows import BackgroundResponses
 from infra.types import ResponseId, RunId
 from tasks.responses.answer import begun, response_of
+from tasks.responses.events import Events
+from tasks.responses.told import Told
 from tests.api.beside_prefect import Flows, beside_prefect
 from tests.api.conftest import Front, StartFront
 
@@ -148,12 +151,59 @@ class Background:
         (found,) = [run for run in self.flows.prefect.runs.values() if f"response:{response}" in run["tags"]]
         return found
 
+    @property
+    def events(self) -> ResponseEvents:
+        """What the worker process tells of them while it makes them."""
+        return ResponseEvents(self.flows.front.settings.home)
+
+    def telling(self, response: str) -> "Telling":
+        """What the worker process does when it begins the job."""
+        self.rows.begin(ResponseId(response), RunId(self.run(response)["id"]))
+        return Telling(self, ResponseId(response))
+
     def answer(self, response: str, text: str = "Hello.") -> None:
-        """What the worker process does when the job has its answer."""
+        """What the worker process does when the job has its answer, of which it has told nothing before."""
         run = RunId(self.run(response)["id"])
         self.rows.begin(ResponseId(response), run)
         made = response_of(begun({}), {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
         self.rows.answer(ResponseId(response), made)
+
+
+class Telling:
+    """A worker process that makes a response, as far as the test goes."""
+
+    def __init__(self, background: Background, response: ResponseId) -> None:
+        self._background = background
+        self._response = response
+        self._writer = background.events.write(response)
+        self._told = Told()
+        self.begin()
+
+    def begin(self) -> None:
+        """Ask an engine; once more, if one was asked before."""
+        self._stream = Events(begun({}))
+        self._tell(self._stream.begin())
+
+    def say(self, *texts: str) -> None:
+        """Pieces of its answer."""
+        for text in texts:
+            self._tell(self._stream.chunk({"choices": [{"index": 0, "delta": {"content": text}}]}))
+
+    def answer(self, *, told: bool = True) -> None:
+        """It is whole; not `told`: there was no room for that any more."""
+        self._stream.chunk({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        last = self._stream.finish()
+        if told:
+            self._tell(last)
+        self._background.rows.answer(self._response, self._stream.end()[0])
+        self._writer.close(over=True)
+
+    def die(self) -> None:
+        """End without a word."""
+        self._writer.close(over=False)
+
+    def _tell(self, events: bytes) -> None:
+        self._writer.append(self._told.lines(events))
 
 
 @pytest.fixture

@@ -102,13 +102,17 @@ async def test_a_deletion_leaves_nothing(background: Background, over: bool) -> 
     response = await background.begun()
     run = background.run(response.id)
     files = RunFiles(background.flows.front.settings.home)
+    telling = background.telling(response.id)
+    telling.say("Hel")
     if over:
-        background.answer(response.id)
+        telling.answer()
         files.keep_answer(run["id"], b"{}", "application/json")
     await background.client.responses.delete(response.id)
     with pytest.raises(NotFoundError):
         await background.client.responses.retrieve(response.id)
-    assert files.answer(run["id"]) is None
+    telling.say("lo.")
+    telling.die()
+    assert (files.answer(run["id"]), background.events.known()) == (None, [])
     assert background.run(response.id)["state"]["type"] == ("SCHEDULED" if over else "CANCELLED")
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from api.openai.responses.follow import Follower
 from api.openai.responses.store import Whose
+from api.openai.responses.tail import Tail
+from infra import response_events
 from infra.types import KeyName, ResponseId
 from tests.api.openai.responses.conftest import Background
 
@@ -59,6 +61,61 @@ async def test_it_is_followed_from_its_beginning(background: Background) -> None
     assert (await anext(events)).type == "response.queued"
     background.answer(first.response.id)
     assert [event.type for event in await rest(events)] == WHOLE[2:]
+
+
+async def test_its_text_comes_while_it_is_made_also_to_one_who_was_cut_off(background: Background) -> None:
+    response = await background.begun()
+    telling = background.telling(response.id)
+    stream = await background.client.responses.retrieve(response.id, stream=True)
+    events = aiter(stream)
+    heard: list[Any] = []
+    for text in ("Hel", "lo"):
+        telling.say(text)
+        while not heard or getattr(heard[-1], "delta", "") != text:
+            heard.append(await anext(events))
+        assert (await background.client.responses.retrieve(response.id)).status == "in_progress"
+    await stream.close()
+    telling.say(", ", "you.")
+    later = await background.client.responses.retrieve(
+        response.id, stream=True, starting_after=heard[-1].sequence_number
+    )
+    telling.answer()
+    heard += await rest(later)
+    assert [event.sequence_number for event in heard] == list(range(len(heard)))
+    assert "".join(event.delta for event in heard if hasattr(event, "delta")) == "Hello, you."
+    assert heard[-1].response == await background.client.responses.retrieve(response.id)
+
+
+async def test_openai_s_own_reader_understands_what_is_made_anew(background: Background) -> None:
+    """It is strict about items that are not closed, and about their indexes."""
+    response = await background.begun()
+    telling = background.telling(response.id)
+    telling.say("Hel")
+    telling.begin()
+    telling.say("No", ".")
+    async with background.client.responses.stream(response_id=response.id) as stream:
+        telling.answer()
+        texts = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+        assert (await stream.get_final_response()).output_text == "No."
+    assert texts == ["Hel", "No", "."]
+
+
+async def test_a_follower_who_does_not_read_is_not_read_for(
+    background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response = await background.begun()
+    telling = background.telling(response.id)
+    telling.say(*"word " * 1000)
+    telling.answer()
+    monkeypatch.setattr(response_events, "READ_BYTES", 500)
+    follower = Follower(background.flows.front.services, Whose(KeyName("user")), ResponseId(response.id), 0.01, 0.1)
+    events = follower.events()
+    first = await anext(events)
+    assert first.count(b"\n\n") < 200
+    reads: list[int] = []
+    monkeypatch.setattr(Tail, "look", lambda _self: reads.append(1))
+    await asyncio.sleep(0.1)
+    assert reads == []
 
 
 async def test_a_follower_that_leaves_ends_nothing(background: Background) -> None:

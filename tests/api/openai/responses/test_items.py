@@ -31,6 +31,17 @@ def test_every_kind_has_an_id_and_a_status() -> None:
     assert (items[1]["id"], items[3]["summary"]) == ("fc_1", [])
 
 
+def test_a_compaction_is_kept_sealed_and_has_no_status() -> None:
+    given: Any = [
+        {"type": "compaction", "encrypted_content": "gAAA"},
+        {"type": "compaction", "encrypted_content": "b", "id": "cmp_7"},
+    ]
+    first, second = kept_items(given)
+    assert str(first.pop("id")).startswith("cmp_")
+    assert first == given[0]
+    assert second == given[1]
+
+
 def test_two_of_one_id_get_ids_of_their_own() -> None:
     one: Any = {"type": "message", "role": "user", "content": "hi", "id": "msg_1"}
     items = kept_items([one, one])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from api.openai.responses import store
 from api.openai.responses.pruning import keep_pruning
+from infra.answer_pruning import prune
 from infra.database import Database, open_database
 from infra.errors import NotFound
 from infra.migrate import migrate
@@ -21,7 +22,7 @@ async def test_it_looks_again_and_again_whatever_the_database_says(tmp_path: Pat
     whose = store.Whose(KeyName("ann"))
     store.keep(database, whose.key, {"id": "a", "output": []}, [])
     async with asyncio.timeout(5):
-        while store.prune(database, 30, 2**30) == 0 and _there(database, whose):
+        while prune(database, 30, 2**30) == 0 and _there(database, whose):
             await asyncio.sleep(0.01)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):

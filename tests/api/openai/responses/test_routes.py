@@ -58,7 +58,7 @@ async def test_a_deletion_says_what_it_deleted(open_desk: OpenDesk) -> None:
         assert await answer.json() == {"id": response.id, "object": "response", "deleted": True}
 
 
-async def test_responses_are_not_listed_nor_compacted(open_desk: OpenDesk) -> None:
+async def test_responses_are_not_listed_and_compactions_not_shown(open_desk: OpenDesk) -> None:
     desk = await open_desk()
-    assert (await desk.front.get("/v1/responses"))[0] == 405
-    assert (await desk.front.post("/v1/responses/compact", {"model": "tiny", "input": "hi"}))[0] == 405
+    for path in ("/v1/responses", "/v1/responses/compact"):
+        assert (await desk.front.get(path))[0] in (404, 405)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.openai.responses.schema import check, typed
+from api.openai.responses.schema import check
 from infra.errors import InvalidRequest
 
 TOOL: dict[str, Any] = {"type": "function", "name": "f", "parameters": {"type": "object"}}
@@ -26,6 +26,7 @@ BODY: dict[str, Any] = {"model": "m", "input": "hi"}
                 {"type": "reasoning", "id": "rs_1", "summary": []},
                 {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "x"}]},
+                {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA", "created_by": "somebody"},
             ]
         },
         {"input": None, "previous_response_id": "resp_1"},
@@ -76,6 +77,11 @@ def test_what_is_refused_is_named(more: dict[str, Any], param: str) -> None:
     assert refused.value.param == param
 
 
+def test_who_wants_a_conversation_managed_is_told_how() -> None:
+    with pytest.raises(InvalidRequest, match="POST /v1/responses/compact"):
+        check(BODY | {"context_management": [{"type": "compaction", "compact_threshold": 1000}]})
+
+
 def test_a_deep_schema_is_refused_where_it_stands() -> None:
     deep: dict[str, Any] = {}
     for _ in range(80):
@@ -87,16 +93,3 @@ def test_a_deep_schema_is_refused_where_it_stands() -> None:
         with pytest.raises(InvalidRequest, match="nested deeper") as refused:
             check(BODY | more)
         assert refused.value.param == param
-
-
-def test_only_a_far_model_may_see() -> None:
-    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
-    seen = BODY | {"input": [{"role": "user", "content": [picture]}]}
-    check(seen, far=True)
-    with pytest.raises(InvalidRequest, match="reads text only"):
-        check(seen)
-
-
-def test_a_message_may_come_without_its_type() -> None:
-    assert typed([{"role": "user", "content": "hi"}]) == [{"type": "message", "role": "user", "content": "hi"}]
-    assert typed("hi") == "hi"
