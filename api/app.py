@@ -8,7 +8,7 @@ import orjson
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 
-from api.admin import engines, health, pools
+from api.admin import engines, health, pools, processes
 from api.admin.site import Site
 from api.asgi import ASGIApp, ClientGone, Exchange, Message, Receive, Scope, Send, parse_object
 from api.cold import UserKey, install_handlers
@@ -23,6 +23,7 @@ from api.media.video import FILMING
 from api.media.video import PATH as FILMS
 from api.openai import batches, files, models, plan, progress, runs, uploads
 from api.openai.audio import SOUNDS, SoundEndpoint
+from api.openai.chats import routes as chats
 from api.openai.endpoint import Endpoint
 from api.openai.file_intake import FileIntake
 from api.openai.resources import PATHS, RESOURCES
@@ -151,12 +152,14 @@ def cold_app() -> FastAPI:
         lora_routes.router,
         uploads.router,
         batches.router,
+        chats.router,
         responses.router,
         plan.router,
         progress.router,
         runs.router,
         pools.router,
         engines.router,
+        processes.router,
         health.router,
     ):
         app.include_router(router)

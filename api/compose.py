@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from api.accounting import Accounting
+from api.admin.sessions import KEY_FILE
 from api.auth import Auth
 from api.batches import BatchWatch
 from api.compose_fleet import engine_key, llama_backends, open_fleet, thermal_gates
@@ -14,9 +15,11 @@ from api.file_desk import FileDesk
 from api.limits import KeyLimits
 from api.media.kept import KeptFiles
 from api.openai.responses.pruning import keep_pruning
+from api.openai.responses.sweeping import keep_sweeping
 from api.openai.responses.watch import ResponseWatch
 from api.progress import ProgressDesk
 from api.run import Runner
+from api.seals import Seals
 from api.services import Services
 from api.shelf import Shelf
 from api.watchers import keep_alive
@@ -25,6 +28,8 @@ from infra.database import Database, open_database, require_current
 from infra.hardware.detect import detect, read_card
 from infra.log import AccessLog
 from infra.metrics import Metrics
+from infra.response_events import ResponseEvents
+from infra.response_rows import BackgroundResponses
 from infra.settings import Settings
 from infra.supervisor.types import Children
 from infra.tokens import TokenTable
@@ -70,6 +75,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         limits=KeyLimits(settings.auth),
         shelf=shelf,
         fleet=fleet,
+        children=children,
         sites=Sites(fleet, speeds),
         runner=Runner(executor, fleet, flows.active, flows.recording),
         accounting=accounting,
@@ -81,6 +87,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
         progress=ProgressDesk(flows.active, ProgressLooks(transport), fleet.residents.engines),
         files=FileDesk(settings, database),
         kept=kept,
+        seals=Seals(settings.at(*KEY_FILE)),
         version=VERSION,
     )
     watchers = _watchers(services, flows, transport, pools)
@@ -88,9 +95,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     try:
         yield services
     finally:
-        await _close(services, watchers)
-        access.flush()
-        await transport.close()
+        await _close(services, watchers, access, transport)
 
 
 def _current_database(settings: Settings) -> Database:
@@ -121,7 +126,10 @@ def _watchers(
         "the flow-run server and the worker process": flows.companions.keep,
         "the removal of expired files": services.files.keep,
         "the removal of what passing requests have made": services.kept.keep_pruning,
-        "the removal of old responses": lambda: keep_pruning(services.database, services.settings.responses),
+        "the removal of old stored answers": lambda: keep_pruning(services.database, services.settings.responses),
+        "the removal of the events of responses": lambda: keep_sweeping(
+            BackgroundResponses(services.database), ResponseEvents(services.settings.home)
+        ),
     }
     if flows.recording is not None:
         watches["the writing of lasting runs"] = flows.recording.keep
@@ -135,7 +143,9 @@ def _watchers(
     return tuple(asyncio.create_task(keep_alive(name, watch), name=name) for name, watch in watches.items())
 
 
-async def _close(services: Services, watchers: tuple[asyncio.Task[None], ...]) -> None:
+async def _close(
+    services: Services, watchers: tuple[asyncio.Task[None], ...], access: AccessLog, transport: Transport
+) -> None:
     """Stop what runs beside the requests, and write down what is only in memory."""
     for watcher in watchers:
         watcher.cancel()
@@ -148,3 +158,5 @@ async def _close(services: Services, watchers: tuple[asyncio.Task[None], ...]) -
     if services.prefect_api is not None:
         await services.prefect_api.close()
     services.database.close()
+    access.flush()
+    await transport.close()

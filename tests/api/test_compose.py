@@ -34,7 +34,7 @@ async def test_what_runs_beside_the_requests_survives_its_failures_and_ends_with
         await asyncio.sleep(0)
         running = {task.get_name() for task in asyncio.all_tasks() - before}
     await children.close()
-    assert len([name for name in running if name.startswith("the ")]) == 13
+    assert len([name for name in running if name.startswith("the ")]) == 14
     assert "the writing of usage" in running
     assert "the writing of usage failed" in caplog.text
     assert asyncio.all_tasks() == before

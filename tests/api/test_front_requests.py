@@ -272,7 +272,7 @@ async def test_the_key_is_never_passed_on(start_front: StartFront) -> None:
 
 async def test_wrong_methods_and_paths_are_in_openai_s_shape(start_front: StartFront) -> None:
     front = await start_front()
-    status, body = await front.get(PATH)
+    status, body = await front.get("/v1/completions")
     assert (status, body["error"]["code"]) == (405, "method_not_allowed")
     status, body = await front.get("/v1/nowhere")
     assert (status, body["error"]["code"]) == (404, "unknown_url")

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -283,15 +284,17 @@ def test_chaos_a_drain_that_takes_too_long_is_ended(make_product: MakeProduct) -
     served.start()
     assert served.process is not None
     served.load(CHAT)
-    with httpx2.stream(
-        "POST",
-        f"{served.url}/v1/chat/completions",
-        json={**LONG, "max_tokens": 4000},
-        headers=served.headers(),
-        timeout=60,
-    ) as stream:
+    url, asked = f"{served.url}/v1/chat/completions", {**LONG, "max_tokens": 4000}
+    with (
+        ThreadPoolExecutor(1) as pool,
+        httpx2.stream("POST", url, json=asked, headers=served.headers(), timeout=60) as stream,
+    ):
         lines = stream.iter_lines()  # dropped, it would close the stream
         assert next(lines).startswith("data: ")
+        waiting = pool.submit(httpx2.post, url, json={**asked, "stream": False}, headers=served.headers(), timeout=60)
+        time.sleep(0.5)
         began_s = time.monotonic()
         assert served.stop(within_s=15) == 0
         assert time.monotonic() - began_s < 12
+        told = waiting.result()
+        assert (told.status_code, told.json()["error"]["code"]) == (503, "draining"), told.text

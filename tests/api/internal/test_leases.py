@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
-from infra.errors import ModelNotFound, QueueFull, ServiceDown
+from infra.errors import Draining, ModelNotFound, QueueFull, ServiceDown
 from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
 from infra.usage import list_usage
 from tests.api.conftest import TOKEN, Front, StartFront
@@ -181,6 +181,9 @@ async def test_a_refusal_is_the_error_that_it_was(start_front: StartFront, tiny_
         error = rebuilt(await refused(socket, question()))
         assert "paused by hand" in error.message
         assert error.retry_after_s == 10
+    front.services.fleet.draining = True
+    async with opened(front) as socket:
+        assert type(rebuilt(await refused(socket, question()))) is Draining
 
 
 async def test_a_full_queue_is_full_for_both_lanes(start_front: StartFront, tiny_model: Any) -> None:

@@ -183,6 +183,38 @@ async def test_a_client_that_leaves_before_its_answer_is_counted(start_front: St
     assert status == 404, "the key's place is free again"
 
 
+async def test_nothing_new_is_begun_in_a_drain(start_front: StartFront) -> None:
+    front = await start_front()
+    front.services.fleet.draining = True
+    status, body = await front.post("/v1/chat/completions", CHAT)
+    assert (status, body["error"]["code"]) == (503, "draining")
+
+
+async def test_who_waits_when_the_drain_ends_is_told(start_front: StartFront, with_task: WithTask) -> None:
+    front, begun = await start_front(), asyncio.Event()
+
+    async def hang(_call: TaskCall) -> TaskResult:
+        begun.set()
+        await asyncio.sleep(30)
+        return TaskResult(b"")
+
+    async def cut(*, draining: bool) -> tuple[int, Any]:
+        begun.clear()
+        waiting = asyncio.create_task(Caller(front.keys["user"]).ask(with_task(front, hang)))
+        async with asyncio.timeout(5):
+            await begun.wait()
+            front.services.fleet.draining = draining
+            waiting.cancel()
+            return await waiting
+
+    with pytest.raises(asyncio.CancelledError):
+        await cut(draining=False)
+    status, body = await cut(draining=True)
+    assert (status, body["error"]["code"]) == (503, "draining")
+    assert requests(front)["user", "tiny", "503", ""] == 1
+    assert front.services.accounting.active == 0
+
+
 @pytest.mark.parametrize("choice", [True, False])
 async def test_a_conversation_has_a_key_only_where_there_is_a_choice(
     start_front: StartFront, monkeypatch: pytest.MonkeyPatch, choice: bool

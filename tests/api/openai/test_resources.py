@@ -15,6 +15,7 @@ BODIES: dict[str, dict[str, Json]] = {
     "completions": {"model": "m", "prompt": "hi"},
     "responses": {"model": "m", "input": "hi"},
     "input_tokens": {"model": "m", "input": "hi"},
+    "compact": {"model": "m", "input": "hi"},
     "embeddings": {"model": "m", "input": "hi"},
     "rerank": {"model": "m", "query": "q", "documents": ["a", {"text": "b"}]},
 }
@@ -35,6 +36,7 @@ def test_every_path_has_its_resource() -> None:
         "/v1/completions": Capability.COMPLETIONS,
         "/v1/responses": Capability.CHAT,
         "/v1/responses/input_tokens": Capability.CHAT,
+        "/v1/responses/compact": Capability.CHAT,
         "/v1/embeddings": Capability.EMBEDDINGS,
         "/v1/rerank": Capability.RERANK,
     }
@@ -51,7 +53,7 @@ def test_fields_that_we_do_not_know(name: str) -> None:
     assert caught.value.param == "guided_regex"
 
 
-@pytest.mark.parametrize("name", ["chat", "completions", "responses", "embeddings"])
+@pytest.mark.parametrize("name", ["chat", "completions", "responses", "compact", "embeddings"])
 def test_a_far_service_gets_the_fields_that_it_alone_knows(name: str) -> None:
     plan, _stream = RESOURCES[name].planned(BODIES[name] | {"guided_regex": "a+"}, entry(far=True), None)
     request = plan.steps[0].inputs["request"]
@@ -83,7 +85,7 @@ def test_what_is_streamed(name: str, stream: bool | None, streamed: bool) -> Non
     assert RESOURCES[name].planned(BODIES[name] | {"stream": stream}, entry(), None)[1] is streamed
 
 
-@pytest.mark.parametrize("name", ["embeddings", "rerank"])
+@pytest.mark.parametrize("name", ["compact", "embeddings", "rerank"])
 def test_what_is_never_streamed(name: str) -> None:
     assert RESOURCES[name].planned(BODIES[name], entry(), None)[1] is False
 
@@ -109,6 +111,11 @@ def test_a_conversation_is_known_by_its_session_its_user_or_its_opening(name: st
 @pytest.mark.parametrize("name", ["embeddings", "rerank"])
 def test_what_is_no_conversation_has_no_place(name: str) -> None:
     assert key_of(name, "s") is None
+
+
+def test_a_compaction_goes_where_its_conversation_is_cached() -> None:
+    first: list[Json] = [{"role": "user", "content": "hi"}]
+    assert key_of("compact", input=[*first, {"role": "assistant", "content": "ho"}]) == key_of("responses", input=first)
 
 
 def test_documents_are_texts_by_the_time_they_are_planned() -> None:

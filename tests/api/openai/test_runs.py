@@ -1,6 +1,7 @@
 """`/v1/runs`: what each key sees of its runs, and what it may do with them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
@@ -13,7 +14,9 @@ from infra.prefect_address import PrefectAddress
 from infra.prefect_api import PrefectApi
 from infra.requests import blob_parameter, gone
 from infra.run_files import RunFiles
+from infra.types import KeyName
 from tasks.made import FILES_TYPE, files_answer
+from tasks.responses.compact import SUMMARY_TYPE
 from tests.api.beside_prefect import CHAT, PATH, Flows, beside_prefect
 from tests.api.conftest import StartFront
 from tests.fakes_prefect_api import FakePrefect
@@ -196,6 +199,18 @@ async def test_answers(flows: Flows) -> None:
     assert (status, body["error"]["code"]) == (404, "no_answer")
     row["state"]["type"] = "RUNNING"  # it is run again: the old answer is not the new one
     assert (await flows.front.get(f"/v1/runs/{row['id']}/answer"))[0] == 404
+
+
+async def test_a_summary_that_a_job_has_made_is_sealed_for_its_owner(flows: Flows) -> None:
+    row = flows.prefect.add_run("rerank", key="user")
+    item = {"type": "compaction", "id": "cmp_1", "summary": "Otto is a cat."}
+    keep_answer(flows, row["id"], json.dumps({"output": [item]}).encode(), SUMMARY_TYPE)
+    assert (await shown(flows, row["id"]))["answer"] is None
+    seals = flows.front.services.seals
+    for scope in ("user", "admin"):
+        status, body = await flows.front.get(f"/v1/runs/{row['id']}/answer", scope)
+        assert (status, set(body["output"][0])) == (200, {"type", "id", "encrypted_content"})
+        assert seals.open(body["output"][0]["encrypted_content"], KeyName("user")) == "Otto is a cat."
 
 
 async def test_files_that_a_run_has_made_are_its_owner_s(flows: Flows) -> None:

@@ -185,7 +185,7 @@ async def test_characters_are_counted(start_front: StartFront) -> None:
         page = await answer.text()
     line = next(line for line in page.splitlines() if line.startswith("coderai_units_total"))
     assert 'model="joe"' in line
-    assert 'kind="tts"' in line
+    assert 'kind="speech"' in line
     assert float(line.rsplit(" ", 1)[1]) == len("Hello there.") + len("And again.")
 
 
