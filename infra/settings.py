@@ -35,6 +35,7 @@ from infra.sections import (
 __all__ = [
     "INTERNAL_TOKEN_VARIABLE",
     "LINK_FD_VARIABLE",
+    "PULSE_FD_VARIABLE",
     "AuthSettings",
     "CardsSettings",
     "EngineSpec",
@@ -56,6 +57,7 @@ __all__ = [
     "is_loopback",
     "link_fd",
     "load_settings",
+    "pulse_fd",
     "secret_environment",
 ]
 
@@ -206,7 +208,20 @@ LINK_FD_VARIABLE = "CODERAI_LINK_FD"
 
 def link_fd() -> int | None:
     """The descriptor of our link to the supervisor; None in a process that was not started by one."""
-    value = os.environ.get(LINK_FD_VARIABLE, "")  # noqa: TID251
+    return _descriptor(LINK_FD_VARIABLE)
+
+
+PULSE_FD_VARIABLE = "CODERAI_PULSE_FD"
+"""Where a process finds the descriptor that it gives its signs of life to."""
+
+
+def pulse_fd() -> int | None:
+    """The descriptor for our signs of life; None in a process whose supervisor waits for none."""
+    return _descriptor(PULSE_FD_VARIABLE)
+
+
+def _descriptor(variable: str) -> int | None:
+    value = os.environ.get(variable, "")  # noqa: TID251
     return int(value) if value.isdecimal() else None
 
 

@@ -30,6 +30,7 @@ from infra.doctor_hardware import (
     check_processor,
     libcuda_version,
 )
+from infra.doctor_processes import check_processes
 from infra.doctor_recorder import check_dropped, check_recorder, check_set_aside
 from infra.errors import CoderAIError, NotInstalled, SettingsInvalid
 from infra.hardware.detect import detect, read_card
@@ -38,6 +39,7 @@ from infra.hardware.nvidia import load_nvml
 from infra.listen import RUN_FILE
 from infra.recorder_status import SET_ASIDE_FILE, read_status
 from infra.settings import LlamaSettings, Settings, config_path, inherited_environment, load_settings
+from infra.supervisor.types import ChildState
 from workers.engine.flags import read_flags
 from workers.engine.piper.install import COMMAND, piper_python
 from workers.packaged.catalogue import INSTALL, PACKAGED, Find, PackagedModel, find_folder, is_ready, served_path
@@ -45,8 +47,10 @@ from workers.types import ModelFormat
 from workers.weights import read_weights
 
 IMPORT_LIMIT_S: Final = 60.0
-METRICS_LIMIT_S: Final = 5.0
+FRONT_LIMIT_S: Final = 5.0
+"""A front that hangs must not hang the doctor."""
 _COLOURS: Final = {"ok": "green", "warning": "yellow", "problem": "red"}
+_FRONT_HANGS: Final = "wait a minute, in which a front that hangs is ended; then restart `coderai serve`"
 _IMPORT: Final = "import xllamacpp; print(xllamacpp.__version__)"
 
 
@@ -86,6 +90,7 @@ def examine() -> Iterator[Check]:
     yield check_home(settings.home)
     yield check_database(settings.sqlalchemy_url, None if settings.database_url else settings.at("coderai.db"))
     yield check_port(settings.server.host, settings.server.port, running_front(settings))
+    yield from process_checks(settings)
     if settings.spooling:
         yield check_spool(settings.at("spool"), settings.record.spool_max_mib << 20)
     if settings.flows.server == "child":
@@ -98,6 +103,19 @@ def examine() -> Iterator[Check]:
     yield from machine_checks(settings)
 
 
+def process_checks(settings: Settings) -> Iterator[Check]:
+    """Whether the processes of the running install run, and how those ended that did not stay."""
+    pid = running_front(settings)
+    if pid is None or not psutil.pid_exists(pid):
+        return
+    try:
+        told = json.loads(fetch(settings, "GET", "/admin/api/processes", timeout_s=FRONT_LIMIT_S))
+    except CoderAIError as error:
+        yield Check("processes", "problem", error.message, _FRONT_HANGS)
+    else:
+        yield check_processes([ChildState.model_validate(each) for each in told["processes"]])
+
+
 def recorder_checks(settings: Settings) -> Iterator[Check]:
     """Whether runs are recorded, and which were not."""
     pid = running_front(settings)
@@ -107,9 +125,9 @@ def recorder_checks(settings: Settings) -> Iterator[Check]:
     if not serving:
         return
     try:
-        page = fetch(settings, "GET", "/metrics", timeout_s=METRICS_LIMIT_S)
+        page = fetch(settings, "GET", "/metrics", timeout_s=FRONT_LIMIT_S)
     except CoderAIError as error:
-        yield Check("dropped", "warning", error.message, "restart `coderai serve` if it does not answer")
+        yield Check("dropped", "warning", error.message, _FRONT_HANGS)
         return
     yield check_dropped(*read_dropped(page.decode()))
 

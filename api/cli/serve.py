@@ -175,6 +175,7 @@ def front_spec(settings: Settings) -> ChildSpec:
         },
         secret_env={**secret_environment(), INTERNAL_TOKEN_VARIABLE: _INTERNAL_TOKEN},
         stop_grace_s=settings.server.drain_s + 5,
+        pulse=True,
     )
 
 

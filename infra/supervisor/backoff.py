@@ -23,11 +23,19 @@ class Backoff:
 
     policy: RestartPolicy
     _delay_s: float = 0.0
+    _silent_s: float = 0.0
     _crashes: list[float] = field(default_factory=list)
 
-    def after_crash(self, started_at_s: float, now_s: float) -> float | None:
-        """Seconds to wait before the next start, or None when the child belongs in quarantine."""
+    def after_crash(self, started_at_s: float, now_s: float, *, silent_s: float = 0.0) -> float | None:
+        """Seconds to wait before the next start, or None when the child belongs in quarantine.
+
+        The last `silent_s` seconds were spent in waiting for a sign of life; no such time counts for anything, so that
+        what always hangs is given up as soon as what always dies.
+        """
         policy = self.policy
+        started_at_s -= self._silent_s
+        self._silent_s += silent_s
+        now_s -= self._silent_s
         self._crashes = [at for at in self._crashes if now_s - at < policy.crash_window_s]
         self._crashes.append(now_s)
         if len(self._crashes) >= policy.crashes_allowed:

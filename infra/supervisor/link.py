@@ -183,13 +183,16 @@ class SupervisorLink:
 
 
 class LinkServer:
-    """The supervisor's end: serves `children` to one front after another."""
+    """The supervisor's end: serves `children` to one front after another. It tells it of `others` as well, which it can
+    neither start nor stop: of itself, so that it knows how the front before it ended."""
 
-    def __init__(self, children: Children) -> None:
+    def __init__(self, children: Children, *others: Children) -> None:
         self._children = children
+        self._all = (children, *others)
         self._writer: asyncio.StreamWriter | None = None
         self._work: set[asyncio.Task[None]] = set()
-        children.subscribe(self._changed)
+        for each in self._all:
+            each.subscribe(self._changed)
 
     async def serve(self, end: socket.socket) -> None:
         """Serve one front until its end of the socketpair is closed. A front already served is cut off."""
@@ -198,7 +201,7 @@ class LinkServer:
             self._writer.transport.abort()
         self._writer = writer
         try:
-            for state in self._children.states().values():
+            for state in (state for each in self._all for state in each.states().values()):
                 self._send(writer, _Changed(state=state))
             self._send(writer, _Complete())
             while line := await reader.readline():
@@ -211,6 +214,8 @@ class LinkServer:
             writer.transport.abort()
             if self._writer is writer:
                 self._writer = None
+            with contextlib.suppress(OSError):  # why it broke has been said
+                await writer.wait_closed()
 
     def _begin(self, writer: asyncio.StreamWriter, request: _Start | _Stop) -> None:
         """Work on a request beside others; it goes on when its front dies, so that no child is left half stopped."""

@@ -13,6 +13,7 @@ from infra.supervisor.backoff import RestartPolicy
 from infra.supervisor.guard import Guard
 from infra.supervisor.link import LinkServer
 from infra.supervisor.logs import LineSink, StderrSink
+from infra.supervisor.pulse import PulsePolicy
 from infra.supervisor.supervise import Supervisor
 from infra.supervisor.types import EX_CONFIG, ChildSpec, ChildState
 
@@ -32,7 +33,12 @@ FrontSpec = Callable[[int], ChildSpec]
 
 
 async def supervise(
-    front: FrontSpec, *, drain_s: float, sink: LineSink | None = None, policy: RestartPolicy | None = None
+    front: FrontSpec,
+    *,
+    drain_s: float,
+    sink: LineSink | None = None,
+    policy: RestartPolicy | None = None,
+    pulse: PulsePolicy | None = None,
 ) -> int:
     """Run a front, and the children it asks for, until SIGTERM or SIGINT; return the process's exit code.
 
@@ -46,8 +52,8 @@ async def supervise(
     assert write is not None
     try:
         async with Guard() as guard:
-            engines = Supervisor(guard, write, policy=policy)
-            keeper = Supervisor(guard, write, policy=policy)
+            engines = Supervisor(guard, write, policy=policy, pulse=pulse)
+            keeper = Supervisor(guard, write, policy=policy, pulse=pulse)
             return await _Process(front, engines, keeper, write).run(drain_s)
     finally:
         if own_sink is not None:
@@ -62,7 +68,7 @@ class _Process:
         self._engines = engines
         self._keeper = keeper
         self._sink = sink
-        self._server = LinkServer(engines)
+        self._server = LinkServer(engines, keeper)
         self._theirs: socket.socket | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()

@@ -7,9 +7,10 @@ import shutil
 import signal
 import socket
 
-from infra.settings import inherited_environment
+from infra.settings import PULSE_FD_VARIABLE, inherited_environment
 from infra.supervisor.guard import PYTHON
 from infra.supervisor.logs import LineSink, LineTail
+from infra.supervisor.pulse import PATIENT, Pulse, PulsePolicy
 from infra.supervisor.types import ChildSpec
 
 _CHUNK_BYTES = 64 * 1024
@@ -25,10 +26,15 @@ class CannotStart(Exception):
 class ChildProcess:
     """A running process and its group. Made by `spawn`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int | None, tail: LineTail) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, port: int | None, tail: LineTail, pulse: Pulse | None
+    ) -> None:
         self.port = port
+        self.silent_s = 0.0
+        """For how long it had given no sign of life when it was killed for that."""
         self._process = process
         self._tail = tail
+        self._pulse = pulse
         self._output: asyncio.Task[None] | None = None
 
     @property
@@ -55,8 +61,17 @@ class ChildProcess:
         if shutil.which(argv[0], path=environment.get("PATH")) is None:
             raise CannotStart(f"the program {argv[0]!r} does not exist or may not be executed")
         secrets = tuple(value for value in spec.secret_env.values() if len(value) >= _SHORTEST_SECRET)
-        reading, writing = os.pipe()
-        try:
+        kept = [] if spec.inherit_fd is None else [spec.inherit_fd]
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            reading, writing = os.pipe()
+            ours.callback(os.close, reading)
+            theirs.callback(os.close, writing)
+            pulse = Pulse() if spec.pulse else None
+            if pulse is not None:
+                ours.callback(pulse.close)
+                theirs.callback(pulse.handed_over)
+                kept.append(pulse.theirs)
+                environment[PULSE_FD_VARIABLE] = str(pulse.theirs)
             process = await asyncio.create_subprocess_exec(
                 *(*PYTHON, "run", str(os.getpid()), *argv),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -64,14 +79,10 @@ class ChildProcess:
                 stderr=writing,
                 env=environment,
                 start_new_session=True,
-                pass_fds=() if spec.inherit_fd is None else (spec.inherit_fd,),
+                pass_fds=kept,
             )
-        except BaseException:
-            os.close(reading)
-            raise
-        finally:
-            os.close(writing)
-        child = cls(process, port, LineTail(spec.name, sink, secrets))
+            ours.pop_all()
+        child = cls(process, port, LineTail(spec.name, sink, secrets), pulse)
         child._output = asyncio.create_task(child._read(reading), name=f"output of {spec.name}")
         return child
 
@@ -85,9 +96,19 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    async def ended(self) -> int:
-        """Wait for the end, kill what is left of the group, read the rest of the output; negative = the signal."""
-        code = await self._process.wait()
+    async def ended(self, policy: PulsePolicy = PATIENT) -> int:
+        """Wait for the end, kill what is left of the group, read the rest of the output; negative = the signal.
+
+        A process that owes signs of life and gives none for as long as `policy` allows is killed.
+        """
+        watch = None if self._pulse is None else asyncio.create_task(self._watch(self._pulse, policy), name="pulse")
+        try:
+            code = await self._process.wait()
+        finally:
+            if watch is not None and self._pulse is not None:
+                watch.cancel()
+                await asyncio.wait([watch])
+                self._pulse.close()
         self.kill()
         if self._output is not None:
             _, unfinished = await asyncio.wait([self._output], timeout=_OUTPUT_LINGER_S)
@@ -95,6 +116,10 @@ class ChildProcess:
                 task.cancel()
                 await asyncio.wait([task])
         return code
+
+    async def _watch(self, pulse: Pulse, policy: PulsePolicy) -> None:
+        self.silent_s = await pulse.lost(policy)
+        self.kill()  # one that is stopped hears no other signal
 
     async def _read(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()
@@ -109,9 +134,12 @@ class ChildProcess:
             transport.close()
 
 
-def describe_end(code: int, last_line: str | None) -> str:
-    """How a process ended, in words: exit code or signal, and the last line that it wrote."""
+def describe_end(code: int, last_line: str | None, silent_s: float = 0.0) -> str:
+    """How a process ended, in words: exit code or signal, and the last line that it wrote. One that was ended for want
+    of a sign of life had given none for `silent_s` seconds."""
     how = f"exited with code {code}" if code >= 0 else f"killed by {_signal_name(-code)}"
+    if silent_s:
+        how = f"{how} after {silent_s:g} s without a sign of life"
     return how if last_line is None else f"{how}: {last_line}"
 
 

@@ -10,6 +10,7 @@ from infra.supervisor.backoff import Backoff, RestartPolicy
 from infra.supervisor.guard import Guard
 from infra.supervisor.logs import LineSink
 from infra.supervisor.process import CannotStart, ChildProcess, describe_end, free_port, wants_port
+from infra.supervisor.pulse import PATIENT, PulsePolicy
 from infra.supervisor.types import EX_CONFIG, ChildSpec, ChildState, ChildStatus
 
 SpecSource = Callable[[], ChildSpec]
@@ -25,6 +26,8 @@ class _Child:
     process: ChildProcess | None = None
     keeper: asyncio.Task[None] | None = None
     last_exit: int | None = None
+    silent_s: float = 0.0
+    """For how long its last process had given no sign of life, if it was killed for that."""
     stop_grace_s: float = 0.0
     port: int | None = None
     """The port of its last process."""
@@ -40,11 +43,18 @@ class Supervisor:
     """
 
     def __init__(
-        self, guard: Guard, sink: LineSink, *, policy: RestartPolicy | None = None, clock: Clock = monotonic
+        self,
+        guard: Guard,
+        sink: LineSink,
+        *,
+        policy: RestartPolicy | None = None,
+        pulse: PulsePolicy | None = None,
+        clock: Clock = monotonic,
     ) -> None:
         self._guard = guard
         self._sink = sink
         self._policy = policy or RestartPolicy()
+        self._pulse = pulse or PATIENT
         self._clock = clock
         self._ports: set[int] = set()
         self._children: dict[str, _Child] = {}
@@ -125,6 +135,7 @@ class Supervisor:
     async def _run_once(self, child: _Child) -> float | None:
         """One process from start to end; returns the wait before the next, None when there shall be none."""
         started_at = self._clock()
+        child.silent_s = 0.0
         try:
             spec = child.source()
             child.stop_grace_s = spec.stop_grace_s
@@ -139,7 +150,7 @@ class Supervisor:
             return self._after_end(child, f"its process cannot be made: {error}", started_at)
         crashed = not child.stopping.is_set()
         last_line = child.state.log_tail[-1] if crashed and child.state.log_tail else None
-        return self._after_end(child, describe_end(child.last_exit, last_line), started_at)
+        return self._after_end(child, describe_end(child.last_exit, last_line, child.silent_s), started_at)
 
     async def _live(self, child: _Child, process: ChildProcess) -> int:
         """From the start of a process to its end."""
@@ -150,7 +161,8 @@ class Supervisor:
         if child.stopping.is_set():
             process.kill()  # it has done nothing yet
         child.started.set()
-        code = await process.ended()
+        code = await process.ended(self._pulse)
+        child.silent_s = process.silent_s
         self._guard.discard(process.pid)
         child.state = self._refreshed(child)
         child.process = None
@@ -176,7 +188,7 @@ class Supervisor:
         if child.stopping.is_set():
             self._change(child, "stopped", reason)
             return None
-        delay_s = child.backoff.after_crash(started_at, self._clock())
+        delay_s = child.backoff.after_crash(started_at, self._clock(), silent_s=child.silent_s)
         if child.last_exit == EX_CONFIG or delay_s is None:
             self._sink(child.state.name, f"is not started again: {reason}")
             self._change(child, "quarantined", reason)

@@ -29,6 +29,8 @@ class ChildSpec(Frozen):
     """Whether `{port}` stays what it was at the first start, for as long as it can be had."""
     stop_grace_s: float = 10.0
     """Seconds between SIGTERM and SIGKILL."""
+    pulse: bool = False
+    """Whether it gives signs of life (`infra.pulse`): then it is ended and started again when they do not come."""
     note: Json = None
 
 

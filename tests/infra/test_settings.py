@@ -72,6 +72,12 @@ def test_an_unknown_variable_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
     assert load_settings().server.port == 1234
 
 
+def test_an_unknown_variable_of_a_known_section_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODERAI_SERVER__PROT", "1234")
+    with pytest.raises(SettingsInvalid, match=r"server\.prot"):
+        load_settings()
+
+
 def test_known_keys_of_the_file_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     card = "[[cards.engine_specs]]\nname = 'a'\nbackend = 'cpu'"
     text = f"[server]\nport = 4321\n[[model]]\nname = 'x'\nwhatever = 1\n{card}"

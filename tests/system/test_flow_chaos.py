@@ -1,5 +1,6 @@
 """The processes behind the front are killed under load: no run is lost, none is there twice, answers notice nothing."""
 
+import json
 import os
 import signal
 import time
@@ -21,6 +22,8 @@ LONG: dict[str, object] = {
     "ignore_eos": True,
 }
 BACK_WITHIN_S = 60.0
+HUNG_WITHIN_S = 120.0
+"""A minute without a sign of life, and what a busy machine adds to it."""
 PAGE = 200
 
 
@@ -77,6 +80,31 @@ def test_chaos_the_worker_is_killed_and_its_job_is_shown_as_crashed(served: Prod
     short = {**LONG, "max_tokens": 4, "ignore_eos": False}
     again = httpx2.post(f"{served.url}/v1/chat/completions", json=short, headers=headers, timeout=20).json()["id"]
     flows.run(again, state="COMPLETED", within_s=BACK_WITHIN_S)
+
+
+@pytest.mark.timeout(300)
+def test_chaos_processes_that_hang_are_ended_and_come_back(served: Product, flows: FlowApi) -> None:
+    engine = served.engine_pid(EMBED)
+    hung = {name: served.pid_of(name) for name in ("api.front", "infra.prefect_child", "api.worker")}
+    for pid in hung.values():
+        os.kill(pid, signal.SIGSTOP)
+    eventually(
+        lambda: not hung.values() & served.processes().keys(), HUNG_WITHIN_S, what=lambda: served.log[-3000:], pause_s=1
+    )
+    eventually(served.healthy, BACK_WITHIN_S, what=lambda: served.log[-3000:])
+    assert served.post("/v1/embeddings", VECTOR).status_code == 200
+    assert served.engine_pid(EMBED) == engine
+    flows.wait_until_up()
+    headers = served.headers() | {"X-Coderai-Lane": "job"}
+    run = httpx2.post(f"{served.url}/v1/embeddings", json=VECTOR, headers=headers, timeout=20).json()["id"]
+    flows.run(run, state="COMPLETED", within_s=BACK_WITHIN_S)
+    checks = {check["name"]: check for check in json.loads(served.run("doctor", "--json").stdout)}
+    assert checks["processes"]["status"] == "ok", checks["processes"]
+    ended = "killed by SIGKILL after 60 s without a sign of life"
+    told = [line.partition(":")[0] for line in served.log.splitlines() if "starts again" in line and ended in line]
+    assert sorted(told) == ["front", "prefect", "worker"]
+    for name in told:
+        assert f"{name} was started again: {ended}" in checks["processes"]["found"]
 
 
 def test_chaos_a_run_that_the_front_took_with_it_is_shown_as_crashed(served: Product, flows: FlowApi) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import typer
@@ -16,6 +17,7 @@ from api.cli.doctor import (
     check_packaged,
     check_piper,
     doctor,
+    process_checks,
     read_dropped,
     recorder_checks,
     running_front,
@@ -155,14 +157,18 @@ def test_a_recorder_that_is_switched_off_is_not_looked_for(
     assert not checks & {"recorder", "set aside", "dropped", "spool"}
 
 
-class OneMetricsPage(BaseHTTPRequestHandler):
+class OneFront(BaseHTTPRequestHandler):
     """A front that only its owner may ask."""
 
+    pages: ClassVar[dict[str, bytes]] = {
+        "/metrics": b'coderai_spool_dropped{what="detail"} 3.0\ncoderai_spool_dropped{what="run"} 2.0\n'
+    }
+
     def do_GET(self) -> None:
-        known = self.headers["Authorization"] == "Bearer secret" and self.path == "/metrics"
+        known = self.headers["Authorization"] == "Bearer secret" and self.path in self.pages
         self.send_response(200 if known else 401)
         self.end_headers()
-        self.wfile.write(b'coderai_spool_dropped{what="detail"} 3.0\ncoderai_spool_dropped{what="run"} 2.0\n')
+        self.wfile.write(self.pages[self.path] if known else b"")
 
     def log_message(self, *_: object) -> None:
         """A test's output is not the place."""
@@ -170,7 +176,7 @@ class OneMetricsPage(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(("token", "words"), [("secret", "2 runs, and the detail of 3 more"), ("other", "HTTP 401")])
 def test_what_was_dropped_is_asked_of_the_running_front(home: Path, token: str, words: str) -> None:
-    with HTTPServer(("127.0.0.1", 0), OneMetricsPage) as server:
+    with HTTPServer(("127.0.0.1", 0), OneFront) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         (home / "run").mkdir()
@@ -184,13 +190,30 @@ def test_what_was_dropped_is_asked_of_the_running_front(home: Path, token: str, 
 
 
 def test_a_front_that_hangs_does_not_hang_the_doctor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.cli.doctor.METRICS_LIMIT_S", 0.2)
+    monkeypatch.setattr("api.cli.doctor.FRONT_LIMIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         (home / "run").mkdir()
         run = {"url": f"http://127.0.0.1:{deaf.getsockname()[1]}", "pid": os.getpid(), "token": "x"}
         (home / "run" / "front.json").write_text(json.dumps(run))
-        checks = {check.name: check for check in recorder_checks(Settings(home=home))}
+        settings = Settings(home=home)
+        checks = {check.name: check for check in (*recorder_checks(settings), *process_checks(settings))}
     assert checks["dropped"].status == "warning"
+    assert checks["processes"].status == "problem"
+
+
+def test_processes_are_asked_of_the_running_front(home: Path) -> None:
+    assert list(process_checks(Settings(home=home))) == []
+    worker = {"name": "worker", "status": "quarantined", "pid": None, "incarnation": 5, "reason": "killed by SIGSEGV"}
+    with HTTPServer(("127.0.0.1", 0), OneFront) as server:
+        OneFront.pages["/admin/api/processes"] = json.dumps({"processes": [worker]}).encode()
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        (home / "run").mkdir()
+        run = {"url": f"http://127.0.0.1:{server.server_port}", "pid": os.getpid(), "token": "secret"}
+        (home / "run" / "front.json").write_text(json.dumps(run))
+        (check,) = process_checks(Settings(home=home))
+        thread.join()
+    assert (check.status, check.found) == ("problem", "worker was given up: killed by SIGSEGV")
 
 
 @pytest.mark.parametrize("page", ["", "other_gauge 1\n"])

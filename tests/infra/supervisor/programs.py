@@ -17,6 +17,9 @@ WITH_GRANDCHILD = (
     "time.sleep(600)"
 )
 
+BEATING = "import os, time\nwhile True: os.write(int(os.environ['CODERAI_PULSE_FD']), b'.'); time.sleep(0.01)"
+"""Gives signs of life."""
+
 
 def python(code: str, *arguments: str) -> tuple[str, ...]:
     """The command line of a small Python program."""

@@ -24,3 +24,20 @@ def test_the_fifth_crash_within_the_window_is_the_last() -> None:
 def test_crashes_outside_the_window_do_not_count() -> None:
     backoff = Backoff(RestartPolicy())
     assert all(backoff.after_crash(at, at) is not None for at in (0.0, 31.0, 62.0, 93.0, 124.0, 155.0))
+
+
+def test_a_silence_counts_for_nothing() -> None:
+    """One that hangs at once, and is killed a minute later, each time, is one that dies at once."""
+    backoff = Backoff(RestartPolicy())
+    delays, now = [], 0.0
+    for _ in range(5):
+        started, now = now, now + 62.0
+        delays.append(backoff.after_crash(started, now, silent_s=60.0))
+    assert delays == [0.5, 1.0, 2.0, 4.0, None]
+
+
+def test_a_long_life_before_the_silence_starts_anew() -> None:
+    backoff = Backoff(RestartPolicy())
+    assert backoff.after_crash(0.0, 61.0, silent_s=60.0) == 0.5
+    assert backoff.after_crash(61.0, 122.0, silent_s=60.0) == 1.0
+    assert backoff.after_crash(122.0, 250.0, silent_s=60.0) == 0.5

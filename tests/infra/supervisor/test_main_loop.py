@@ -1,6 +1,7 @@
 """The supervisor process as a whole: a real one, with a front that is a small program using the real link."""
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -15,23 +16,29 @@ MAIN = """
 import asyncio, os, sys
 from infra.supervisor.backoff import RestartPolicy
 from infra.supervisor.main_loop import supervise
+from infra.supervisor.pulse import PulsePolicy
 from infra.supervisor.types import ChildSpec
 
 def front(descriptor):
-    return ChildSpec(name="front", argv=(sys.executable, "-c", sys.argv[1]))
+    return ChildSpec(name="front", argv=(sys.executable, "-c", sys.argv[1]), pulse="keep_pulse" in sys.argv[1])
 
-sys.exit(asyncio.run(supervise(front, drain_s=float(sys.argv[2]), policy=RestartPolicy(first_delay_s=0.02))))
+restarts, pulse = RestartPolicy(first_delay_s=0.02), PulsePolicy(look_s=0.2, misses=10)
+sys.exit(asyncio.run(supervise(front, drain_s=float(sys.argv[2]), policy=restarts, pulse=pulse)))
 """
 
 FRONT = """
 import asyncio, os, signal, sys
+from infra.pulse import keep_pulse
 from infra.settings import link_fd
 from infra.supervisor.link import SupervisorLink
 from infra.supervisor.types import ChildSpec
 
 async def main():
+    pulse = asyncio.create_task(keep_pulse(every_s=0.1))
     link = await SupervisorLink.connect(link_fd())
     found = sorted(link.states())
+    before = link.states()["front"].reason
+    print("before", before, flush=True)
     code = "import time; time.sleep(600)"
     state = await link.start(ChildSpec(name="engine", argv=(sys.executable, "-I", "-S", "-c", code)))
     stop = asyncio.Event()
@@ -90,9 +97,9 @@ async def running(front: str, drain_s: float = 10.0) -> AsyncIterator[Process]:
 async def test_a_signal_drains_the_front_then_stops_the_engines(sent: signal.Signals) -> None:
     async with running(FRONT.replace("DRAIN", "0.3")) as supervisor:
         front, engine, found = await supervisor.pids()
-        assert found == "none"
+        assert found == "front"
         supervisor.process.send_signal(sent)
-        assert await supervisor.line("front: draining") == "front: draining 1"
+        assert await supervisor.line("front: draining") == "front: draining 2"
         assert alive(engine)
         assert await supervisor.code() == 0
         assert "front: drained" in supervisor.lines
@@ -105,11 +112,24 @@ async def test_a_dead_front_comes_back_to_its_engines() -> None:
         front, engine, _ = await supervisor.pids()
         kill(front)
         second, same_engine, found = await supervisor.pids(2)
-        assert (same_engine, found) == (engine, "engine")
+        assert (same_engine, found) == (engine, "engine,front")
         assert second != front
         supervisor.process.terminate()
         assert await supervisor.code() == 0
         assert not alive(engine)
+
+
+async def test_a_front_that_hangs_is_killed_and_comes_back_to_its_engines() -> None:
+    async with running(FRONT.replace("DRAIN", "0")) as supervisor:
+        front, engine, _ = await supervisor.pids()
+        assert await supervisor.line("front: before") == "front: before None"
+        os.kill(front, signal.SIGSTOP)
+        second, same_engine, found = await supervisor.pids(2)
+        assert (same_engine, found) == (engine, "engine,front")
+        assert not alive(front)
+        assert alive(second)
+        told = await supervisor.line("front: before", 2)
+        assert told.startswith("front: before killed by SIGKILL after 2 s without a sign of life")
 
 
 async def test_the_drain_has_a_deadline() -> None:

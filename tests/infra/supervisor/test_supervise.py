@@ -12,11 +12,13 @@ import pytest_asyncio
 
 from infra.supervisor.backoff import RestartPolicy
 from infra.supervisor.guard import Guard
+from infra.supervisor.pulse import PulsePolicy
 from infra.supervisor.supervise import Supervisor
 from infra.supervisor.types import Children, ChildSpec, ChildState
 from tests.infra.supervisor.programs import DEAF, SLEEP, WITH_GRANDCHILD, alive, kill, python, until
 
 QUICK = RestartPolicy(first_delay_s=0.02, longest_delay_s=0.05)
+WITHIN_A_SECOND = PulsePolicy(look_s=0.1, misses=10, first_misses=50)
 
 
 @dataclass
@@ -33,7 +35,9 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     lines: list[tuple[str, str]] = []
     async with Guard() as guard:
-        supervisor = Supervisor(guard, lambda name, line: lines.append((name, line)), policy=QUICK)
+        supervisor = Supervisor(
+            guard, lambda name, line: lines.append((name, line)), policy=QUICK, pulse=WITHIN_A_SECOND
+        )
         yield Bench(supervisor, guard, lines)
         await supervisor.close(grace_s=0.5)
 
@@ -214,6 +218,7 @@ async def test_a_killed_guard_is_replaced_and_told_everything(bench: Bench) -> N
 SUPERVISOR_PROGRAM = """
 import asyncio, sys
 from infra.supervisor.guard import Guard
+from infra.supervisor.pulse import PulsePolicy
 from infra.supervisor.supervise import Supervisor
 from infra.supervisor.types import ChildSpec
 
