@@ -115,7 +115,7 @@ async def _found(services: Services, run: RunId) -> Found | None:
     view = await _view(api, flow_run)
     if recent is None or flow_run.run_count > 1:  # what memory has is not the last try
         return Found(view, None, flow_run)
-    return Found(view.model_copy(update={"usage": of_record(recent).usage}), recent, flow_run)
+    return Found(view, recent, flow_run)
 
 
 async def _recorded(

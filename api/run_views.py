@@ -8,6 +8,7 @@ from pydantic import Field
 from flows.progress import RunProgress
 from infra.prefect_shapes import FlowRun, LogLine, StateType, TaskRun
 from infra.records import RunRecord, StepRecord
+from infra.run_usage import RunUsage, labelled_usage, usage_of
 from infra.types import Frozen, Json, ModelName, RunId
 
 RunStatus = Literal["queued", "running", "paused", "cancelling", "completed", "failed", "cancelled", "crashed"]
@@ -52,12 +53,15 @@ class StepView(Frozen):
 
 
 class UsageView(Frozen):
-    """Tokens of the whole run."""
+    """What the whole run has used, over all its executions."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     total_tokens: int
+    units: float = Field(
+        description="Besides tokens: pages read, seconds heard, characters spoken, images or videos made."
+    )
 
 
 class LogView(Frozen):
@@ -84,7 +88,7 @@ class RunView(Frozen):
     duration_s: float | None
     error: str | None
     run_count: int = Field(description="How often it was executed; more than 1 after a retry.")
-    usage: UsageView | None = Field(None, description="Where it is known to this server.")
+    usage: UsageView | None = Field(None, description="Null where no engine told what it used.")
     answer_url: str | None = Field(None, description="Where the kept answer can be fetched.")
     flow_url: str = Field(description="The run's page in the flow-run UI.")
 
@@ -101,15 +105,6 @@ class RunDetail(RunView):
 
 def of_record(record: RunRecord) -> RunView:
     """A run that this front executes, or executed lately."""
-    usage = None
-    if record.prompt_tokens is not None or record.completion_tokens is not None:
-        prompt, completion = record.prompt_tokens or 0, record.completion_tokens or 0
-        usage = UsageView(
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cached_tokens=record.cached_tokens or 0,
-            total_tokens=prompt + completion,
-        )
     ended_at = record.ended_at or None
     return RunView(
         id=record.id,
@@ -124,7 +119,7 @@ def of_record(record: RunRecord) -> RunView:
         duration_s=None if ended_at is None else round(ended_at - record.started_at, 6),
         error=record.error,
         run_count=1,
-        usage=usage,
+        usage=_usage(usage_of(record)),
         flow_url=flow_url(record.id),
     )
 
@@ -148,6 +143,7 @@ def of_flow_run(run: FlowRun, flow: str) -> RunView:
         duration_s=round(run.total_run_time, 6) if started_at is not None else None,
         error=state.message if state and status in ("failed", "cancelled", "crashed") else None,
         run_count=run.run_count,
+        usage=_usage(labelled_usage(run.labels)),
         flow_url=flow_url(run.id),
     )
 
@@ -187,6 +183,18 @@ def log_lines(lines: list[LogLine]) -> tuple[LogView, ...]:
 def flow_url(run: RunId) -> str:
     """The run's page in the flow-run UI, below this server's root."""
     return f"/flows/runs/flow-run/{run}"
+
+
+def _usage(usage: RunUsage | None) -> UsageView | None:
+    if usage is None:
+        return None
+    return UsageView(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cached_tokens=usage.cached_tokens,
+        total_tokens=usage.prompt_tokens + usage.completion_tokens,
+        units=usage.units,
+    )
 
 
 def _step(step: StepRecord) -> StepView:

@@ -1,5 +1,6 @@
 """One request of a batch: planned by the front as it stands now, carried out with its leases; no task run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flows.execute import Executor
@@ -8,6 +9,7 @@ from flows.job_steps import JobNotes, JobPlacer
 from flows.plan import Plan, StepId
 from flows.record import RunRecorder
 from infra.types import Json, KeyName, PoolId, RunId
+from tasks.types import TaskResult
 
 _STREAMING = frozenset({"stream", "stream_format", "stream_options"})
 """Of a request: nobody is there to read a stream."""
@@ -15,13 +17,14 @@ _STREAMING = frozenset({"stream", "stream_format", "stream_options"})
 
 @dataclass(frozen=True, slots=True)
 class LineDoer:
-    """Does the requests of one batch, whose flow run is `run`."""
+    """Does the requests of one batch, whose flow run is `run`; `used` hears of the result of each step."""
 
     office: Office
     run: RunId
     flow: str
     key: KeyName
     device: PoolId | None
+    used: Callable[[TaskResult], None]
 
     async def line(self, body: dict[str, Json]) -> bytes:
         """The answer's body.
@@ -31,7 +34,7 @@ class LineDoer:
         """
         request = {field: value for field, value in body.items() if field not in _STREAMING}
         plan = Plan.from_json(await self.office.planner.plan(self.flow, request, self.key))
-        notes = JobNotes(RunRecorder(self.run, plan, self.key), _say_nothing)
+        notes = JobNotes(RunRecorder(self.run, plan, self.key), _say_nothing, self.used)
         placer = JobPlacer(
             self.office.slots, self.run, plan, self.key, _say_nothing, self.device, step=StepId("request")
         )

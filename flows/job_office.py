@@ -8,6 +8,7 @@ from typing import Protocol
 from flows.job_steps import SlotGiver
 from infra.batch_rows import Batches
 from infra.blobs import Blobs
+from infra.response_events import ResponseEvents
 from infra.response_rows import BackgroundResponses
 from infra.run_files import RunFiles
 from infra.types import Json, KeyName
@@ -38,6 +39,7 @@ class Office:
     stores: tuple[Blobs, ...]
     batches: Batches
     responses: BackgroundResponses
+    events: ResponseEvents
 
 
 OFFICE: ContextVar[Office] = ContextVar("office")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flows.job_steps import JobNotes
+from flows.job_usage import JobUsage
 from flows.progress import in_words, peers_of, sum_up, usual_of
 from infra.clock import wall
 from workers.progress import ProgressLooks
@@ -29,6 +30,7 @@ class JobWatch:
     """The looks at one job."""
 
     notes: JobNotes
+    usage: JobUsage
     looks: ProgressLooks
     tell: Tell
     _usual: float = 0.0
@@ -39,6 +41,7 @@ class JobWatch:
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
+            await self.usage.tell()
 
     async def look(self) -> None:
         """Tell what is new. An engine that cannot say how far it is has nothing to tell."""

@@ -82,10 +82,11 @@ class JobPlacer:
 
 @dataclass(frozen=True, slots=True)
 class JobNotes:
-    """Hears what happens to a run: tells its log, its record, and each lease how its step went."""
+    """Hears what happens to a run: tells its log, its record, each lease how its step went, and `used` each result."""
 
     recorder: RunRecorder
     say: Say
+    used: Callable[[TaskResult], None]
     _leases: dict[StepId, JobLease] = field(default_factory=dict)
 
     @property
@@ -117,6 +118,7 @@ class JobNotes:
     def finished(self, step: Step, result: TaskResult, lease: Lease | None = None) -> None:
         """The step has its result."""
         self.recorder.finished(step, result, lease)
+        self.used(result)
         usage = result.usage
         if step.id in self._leases:
             tokens = usage._asdict() if usage is not None else {}

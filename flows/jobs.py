@@ -6,6 +6,7 @@ The only module with Prefect's `@flow` and `@task`; only the worker process impo
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,13 +19,14 @@ from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
-from flows.batch import BatchRun
+from flows.batch import BatchRun, answered
 from flows.batch_line import LineDoer
 from flows.job_executor import JobExecutor, Work
 from flows.job_office import OFFICE
 from flows.job_progress import JobWatch, watched
 from flows.job_response import JobResponse
 from flows.job_steps import JobNotes, JobPlacer, fits, kept_sizes
+from flows.job_usage import JobUsage
 from flows.plan import Plan
 from flows.record import RunRecorder
 from infra.batch_lines import Results
@@ -34,7 +36,9 @@ from infra.prefect_child.markdown import describe_run
 from infra.records import RunRecord
 from infra.requests import resolve
 from infra.run_files import RunFiles
+from infra.run_usage import labelled_usage
 from infra.types import BatchId, KeyName, RunId
+from workers.jobs.labels import keep_usage
 from workers.jobs.live import CURRENT
 from workers.progress import ProgressLooks
 
@@ -67,6 +71,12 @@ async def responses(request: dict[str, Any]) -> State[None]:
 async def input_tokens(request: dict[str, Any]) -> State[None]:
     """The tokens of a response's input: `request` is the body of `/v1/responses/input_tokens`."""
     return await _job("input_tokens", request)
+
+
+@flow(name="compact", persist_result=False, result_serializer="json")
+async def compact(request: dict[str, Any]) -> State[None]:
+    """A conversation made shorter: `request` is the body of `/v1/responses/compact`."""
+    return await _job("compact", request)
 
 
 @flow(name="embeddings", persist_result=False, result_serializer="json")
@@ -117,23 +127,9 @@ async def batch(request: dict[str, Any]) -> State[None]:
     return await _job("batch", request)
 
 
-FLOWS: Final[dict[str, Flow[..., Any]]] = {
-    each.name: each
-    for each in (
-        chat,
-        completions,
-        responses,
-        input_tokens,
-        embeddings,
-        rerank,
-        transcription,
-        speech,
-        ocr,
-        images,
-        video,
-        batch,
-    )
-}
+_OF_TEXT: Final = (chat, completions, responses, input_tokens, compact, embeddings, rerank)
+_OF_MEDIA: Final = (transcription, speech, ocr, images, video)
+FLOWS: Final[dict[str, Flow[..., Any]]] = {each.name: each for each in (*_OF_TEXT, *_OF_MEDIA, batch)}
 """Every flow by its name: what a worker may run, and nothing else."""
 
 
@@ -183,7 +179,7 @@ async def _respond(name: str, parameter: dict[str, Any]) -> None:
     """
     office, flow_run = OFFICE.get(), _flow_run()
     tags = flow_run.tags if name == "responses" else ()
-    async with JobResponse(office.responses, RunId(str(flow_run.id)), tags) as response:
+    async with JobResponse(office.responses, office.events, RunId(str(flow_run.id)), tags) as response:
         await _carry_out(name, parameter, flow_run, response)
 
 
@@ -195,13 +191,14 @@ async def _carry_out(name: str, parameter: dict[str, Any], flow_run: FlowRun, re
     request = {field: value for field, value in request.items() if field not in _STREAMING}
     kept = await asyncio.to_thread(office.files.steps, run)
     plan = Plan.from_json(await office.planner.plan(name, request, key, kept_sizes(kept)))
-    notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info)
+    usage = _usage(flow_run)
+    notes = JobNotes(RunRecorder(run, plan, key), get_run_logger().info, usage.add)
     placer = JobPlacer(office.slots, run, plan, key, notes.say, CURRENT.get().device, notes.recorder.record)
     executor = JobExecutor(office, _perform, notes, kept if fits(kept, plan) else {})
     failure: BaseException | None = None
     try:
-        async with watched(JobWatch(notes, ProgressLooks(office.transport), _Bar().show)):
-            result = await executor.run(plan, placer, notes)
+        async with watched(JobWatch(notes, usage, ProgressLooks(office.transport), _Bar().show)):
+            result = await executor.run(plan, placer, notes, response.channel)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
         await response.keep(result.value)
         await asyncio.to_thread(_keep, office.files, run, result.value, result.media_type)
@@ -211,7 +208,8 @@ async def _carry_out(name: str, parameter: dict[str, Any], flow_run: FlowRun, re
     finally:
         if isinstance(failure, asyncio.CancelledError):
             failure = RunCancelled("it was ended from outside")
-        await _show(flow_run, notes.recorder.close(failure, None))
+        await _show(flow_run, notes.recorder.close(failure, response.first_token_s))
+        await usage.tell(now=True)
 
 
 async def _carry_out_batch(parameter: dict[str, Any]) -> None:
@@ -221,24 +219,25 @@ async def _carry_out_batch(parameter: dict[str, Any]) -> None:
         CoderAIError: what the run's state will say.
     """
     office, flow_run = OFFICE.get(), _flow_run()
-    bar = _Bar()
+    bar, usage = _Bar(), _usage(flow_run)
     run = RunId(str(flow_run.id))
     found = await asyncio.to_thread(office.batches.get, BatchId(str(parameter.get("batch"))), None)
-    do = LineDoer(office, run, found.flow, found.key, CURRENT.get().device)
+    do = LineDoer(office, run, found.flow, found.key, CURRENT.get().device, usage.add)
     results = Results(office.files.folder(run) / "batch")
-    work = BatchRun(found, office.batches, results, do.line, lambda now: bar.show(*_answered(now)))
+
+    async def tell(now: Batch) -> None:
+        await bar.show(*answered(now))
+        await usage.tell()
+
+    work = BatchRun(found, office.batches, results, do.line, tell)
     try:
         await work.carry_out()
     except asyncio.CancelledError:
         if CURRENT.get().end == "cancelled":
             await work.cut_short()
         raise
-
-
-def _answered(now: Batch) -> tuple[float, str]:
-    """How much of a batch is done, in per cent and in words."""
-    percent = 100.0 * (now.completed + now.failed) / max(1, now.total)
-    return percent, f"{now.completed} of {now.total} requests answered, {now.failed} failed ({now.status})"
+    finally:
+        await usage.tell(now=True)
 
 
 class _Bar:
@@ -285,6 +284,10 @@ def _flow_run() -> FlowRun:
     assert context is not None
     assert context.flow_run is not None
     return context.flow_run
+
+
+def _usage(flow_run: FlowRun) -> JobUsage:
+    return JobUsage(labelled_usage(flow_run.labels), partial(keep_usage, flow_run.id))
 
 
 def _owner(tags: Iterable[str]) -> KeyName:

@@ -34,6 +34,7 @@ class FlowRun(FarShape):
     deployment_id: UUID | None = None
     parameters: dict[str, Json] = Field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    labels: dict[str, Json] | None = None
     state: FlowState | None = None
     run_count: int = 0
     created: datetime

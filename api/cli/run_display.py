@@ -16,6 +16,14 @@ SHORT_CHARS = 8
 """Characters of an id that are shown in a table: enough to name the run by."""
 _WIDE_CHARS = 110
 _COLOURS = {"completed": "green", "failed": "red", "crashed": "red", "running": "cyan", "cancelled": "yellow"}
+_UNITS = {
+    "ocr": "pages read",
+    "transcription": "seconds heard",
+    "speech": "characters",
+    "images": "images",
+    "video": "videos",
+}
+"""What a flow's units are counted in."""
 Run = dict[str, Any]
 
 
@@ -73,14 +81,20 @@ def _facts(run: Run, url: str) -> Iterator[tuple[str, str | Text]]:
     if run.get("progress"):
         yield "progress", progress_line(run["progress"])
     if run["usage"]:
-        usage = run["usage"]
-        counts = f"{usage['prompt_tokens']} prompt ({usage['cached_tokens']} cached)"
-        yield "tokens", f"{counts}, {usage['completion_tokens']} completion"
+        yield from _used(run["flow"], run["usage"])
     if run["error"]:
         yield "error", plain(run["error"], "red")
     if run["answer_url"]:
         yield "answer", url + run["answer_url"]
     yield "page", url + run["flow_url"]
+
+
+def _used(flow: str, usage: Run) -> Iterator[tuple[str, str]]:
+    if usage["total_tokens"]:
+        counts = f"{usage['prompt_tokens']} prompt ({usage['cached_tokens']} cached)"
+        yield "tokens", f"{counts}, {usage['completion_tokens']} completion"
+    if usage["units"]:
+        yield _UNITS.get(flow, "units"), f"{usage['units']:g}"
 
 
 def progress_line(progress: Run) -> str:

@@ -1,8 +1,7 @@
-"""Asks Prefect's API once more where it found SQLite's one write lock taken.
+"""Asks Prefect's API once more where its database refused what another transaction was in the way of.
 
-Most of its transactions read first and then write. When another writer commits in between, SQLite refuses at once,
-however long it may wait, and Prefect answers 503: nothing was done, come again. Its own clients do so seconds later,
-its UI not at all. We write all the time, so we ask again here, milliseconds later.
+Prefect answers 503 then: nothing was done, come again. Its own clients do so seconds later, its UI not at all; so we
+ask again here, milliseconds later. On SQLite transactions have their turn (`turns.py`), and it is a rare thing.
 """
 
 import asyncio

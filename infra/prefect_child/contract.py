@@ -22,6 +22,7 @@ from infra.prefect_child.lookup import Places
 from infra.prefect_child.trouble import in_our_words
 from infra.prefect_child.write import Recorder
 from infra.records import Attempt, RunRecord, StepRecord
+from infra.run_usage import labelled_usage, usage_of
 from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
 
 VERSIONS = "3.9."
@@ -76,9 +77,11 @@ def _record(now: float) -> RunRecord:
         return StepRecord(name, "contract", parents, "completed", [attempt])
 
     steps = [step("a", (), 0, 1), step("b", (), 0, 2), step("c", ("a", "b"), 2, 2.5)]
-    return RunRecord(
+    record = RunRecord(
         RunId(str(_RUN)), FLOW, ModelName("contract"), KeyName("contract"), start, steps, start + 2.5, boot="contract"
     )
+    record.prompt_tokens, record.units = 3, 2.5
+    return record
 
 
 async def _read_back(api: httpx.AsyncClient, record: RunRecord) -> list[tuple[str, Any, Any]]:
@@ -108,6 +111,7 @@ def _run_facts(record: RunRecord, run: dict[str, Any], states: list[dict[str, An
     yield "the end", record.ended_at, _seconds(run["end_time"])
     yield "the duration", record.ended_at - record.started_at, run["total_run_time"]
     yield "the parameters", {"request": _PARAMETER}, run["parameters"]
+    yield "what it used", usage_of(record), labelled_usage(run["labels"])
     yield "the key's tag", True, f"key:{record.key}" in run["tags"]
     yield "the list of states", ["RUNNING", "COMPLETED"], [state["type"] for state in states]
 

@@ -14,6 +14,7 @@ from infra.prefect_child.batch import Recorded
 from infra.prefect_child.markdown import describe_run
 from infra.prefect_child.wording import log_lines
 from infra.records import RunRecord, StepRecord
+from infra.run_usage import usage_labels, usage_of
 from infra.types import Json
 
 Row = dict[str, Any]
@@ -136,7 +137,7 @@ def _flow_run(recorded: Recorded, place: Place, span: tuple[datetime, datetime],
         "parameters": {"request": clean_json(recorded.parameter)},
         "context": {},
         "tags": tags_of(record),
-        "labels": {},
+        "labels": usage_labels(usage_of(record)),
         "empirical_policy": {},
         "job_variables": {},
         "idempotency_key": record.id,

@@ -36,6 +36,7 @@ _MOVES = (
     "work_queue_name",
     "parameters",
     "tags",
+    "labels",
     "state_type",
     "state_name",
     "state_timestamp",

@@ -6,9 +6,20 @@ from uuid import UUID
 
 import pytest
 
-from api.run_views import OVER, STATES, RunStatus, log_lines, of_flow_run, of_record, steps_of_record, steps_of_tasks
+from api.run_views import (
+    OVER,
+    STATES,
+    RunStatus,
+    UsageView,
+    log_lines,
+    of_flow_run,
+    of_record,
+    steps_of_record,
+    steps_of_tasks,
+)
 from infra.prefect_shapes import TERMINAL, FlowRun, LogLine, StateType, TaskRun
 from infra.records import Attempt, RunRecord, StepRecord
+from infra.run_usage import RunUsage, usage_labels
 from infra.types import EngineId, KeyName, ModelName, PoolId, RunId
 
 RUN = RunId("12345678-1234-4234-8234-123456789abc")
@@ -92,6 +103,22 @@ def test_a_record() -> None:
     assert (view.usage.prompt_tokens, view.usage.completion_tokens, view.usage.total_tokens) == (7, 0, 7)
     failed = of_record(record(status="failed", error="no room"))
     assert (failed.status, failed.error, failed.usage) == ("failed", "no room", None)
+
+
+def test_what_was_used_besides_tokens() -> None:
+    view = of_record(record(units=3.0))
+    assert view.usage is not None
+    assert (view.usage.total_tokens, view.usage.units) == (0, 3.0)
+
+
+@pytest.mark.parametrize("lane", ["job", "interactive"])
+def test_a_flow_run_knows_what_it_used(lane: str) -> None:
+    """Also where the front that executed it is gone."""
+    labels = usage_labels(RunUsage(7, 3, 2, 1.5))
+    view = of_flow_run(flow_run("COMPLETED", tags=[f"lane:{lane}"], labels={"prefect.flow.id": "1", **labels}), "chat")
+    assert view.usage == UsageView(prompt_tokens=7, completion_tokens=3, cached_tokens=2, total_tokens=10, units=1.5)
+    for unknown in (None, {}, {"team": "a"}):
+        assert of_flow_run(flow_run("COMPLETED", labels=unknown), "chat").usage is None
 
 
 def test_a_record_that_is_still_being_written() -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from flows.job_progress import JobWatch, watched
 from flows.job_steps import JobNotes
+from flows.job_usage import JobUsage
 from flows.record import RunRecorder
 from flows.video import plan_video
 from infra.errors import EngineFailed
+from infra.run_usage import RunUsage
 from infra.types import EngineId, KeyName, PoolId, RunId
 from tests.fakes import make_entry
 from workers.jobs.leases import JobLease
@@ -47,11 +49,16 @@ def watch(told: list[tuple[float, str]]) -> JobWatch:
 
     request: dict[str, Any] = {"prompt": "a", "n": 2, "seed": 1, "num_frames": 9, "fps": 8.0, "loras": []}
     plan = plan_video(request | {"response_format": "url"}, ENTRY)
-    notes = JobNotes(RunRecorder(RUN, plan, KeyName("ann")), lambda _line: None)
+
+    async def keep(_used: RunUsage) -> None:
+        raise AssertionError("nothing was used")
+
+    usage = JobUsage(None, keep)
+    notes = JobNotes(RunRecorder(RUN, plan, KeyName("ann")), lambda _line: None, usage.add)
     engine = Engine(EngineId("cpu/wan"), ENTRY, PoolId("cpu"), True, 1)
     placement = Placement("use", engine.pool, engine.id, "free")
     notes.placed(plan.steps[0], JobLease(engine, 1, 0, placement, 0.0, 0.0, lambda _lease: None))
-    return JobWatch(notes, Looks(), tell)  # type: ignore[arg-type]
+    return JobWatch(notes, usage, Looks(), tell)  # type: ignore[arg-type]
 
 
 async def test_only_what_is_new_is_told(watch: JobWatch, told: list[tuple[float, str]]) -> None:

@@ -52,11 +52,12 @@ class Notes:
     """Notes of a run of two steps, and what they wrote into its log."""
 
     lines: list[str] = field(default_factory=list)
+    used: list[TaskResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = plan()
         self.recorder = RunRecorder(RUN, self.plan, ANN)
-        self.notes = JobNotes(self.recorder, self.lines.append)
+        self.notes = JobNotes(self.recorder, self.lines.append, self.used.append)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -87,7 +88,7 @@ async def test_the_front_hears_how_many_steps_do_the_same_and_which_are_done() -
     rows = [Step(StepId(f"video-{number}"), TaskName("film"), {}) for number in range(1, 4)]
     made = Plan("video", ModelName("m"), (*rows, Step(StepId("collect"), TaskName("collect"), {})))
     recorder = RunRecorder(RUN, made, ANN)
-    JobNotes(recorder, print).kept(rows[0])
+    JobNotes(recorder, print, print).kept(rows[0])
     placer = JobPlacer(slots, RUN, made, ANN, print, record=recorder.record)
     await placer.of(StepId("video-2")).acquire(Demand(ModelName("m"), Capability.VIDEO), frozenset())
     await placer.of(StepId("another")).acquire(Demand(ModelName("m"), Capability.VIDEO), frozenset())
@@ -105,6 +106,7 @@ def test_a_finished_step_tells_its_lease_the_tokens() -> None:
     notes.notes.placed(notes.steps[0], held)
     notes.notes.finished(notes.steps[0], TaskResult({}, Usage(5, 2, 1)))
     assert held.over == LeaseOver(prompt_tokens=5, completion_tokens=2, cached_tokens=1)
+    assert notes.used == [TaskResult({}, Usage(5, 2, 1))]
     assert notes.recorder.record.prompt_tokens == 5
 
 

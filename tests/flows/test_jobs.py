@@ -6,6 +6,7 @@ import pytest
 from flows.jobs import FLOWS
 from infra.blobs import Blobs
 from infra.requests import blob_parameter, gone
+from infra.run_usage import RunUsage, labelled_usage
 from infra.types import EngineId, PoolId
 from tests.job_lane import CHAT, RERANK, JobLane, until
 from workers.sites import Site
@@ -33,7 +34,31 @@ def test_a_job_completes_with_its_answer_kept(quiet_lane: JobLane) -> None:
     assert media_type == "application/json"
     assert not {"stream", "stream_options"} & {*lane.engine.bodies[0], *lane.front.plans[0].request}
     assert (lane.front.plans[0].key, lane.front.leases[0].key, lane.front.leases[0].run) == ("ann", "ann", run)
-    until(lambda: lane.front.overs == [LeaseOver(prompt_tokens=5, completion_tokens=2)], 2)
+    until(lambda: lane.front.overs == [LeaseOver(prompt_tokens=5, completion_tokens=2)], 10)
+
+
+def test_what_a_run_has_used_is_kept_with_it_over_all_its_executions(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    run = lane.submit("chat", CHAT)
+    assert labelled_usage(lane.wait(run)["labels"]) == RunUsage(5, 2)
+    assert "prefect.flow.id" in lane.run(run)["labels"]
+    lane.retry(run)
+    until(lambda: lane.run(run)["run_count"] == 2 and lane.run(run)["state_type"] == "COMPLETED", 20)
+    assert labelled_usage(lane.run(run)["labels"]) == RunUsage(10, 4)
+
+
+def test_a_run_that_failed_keeps_what_its_finished_steps_used(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    lane.front.sites = tuple(Site(PoolId(pool), EngineId(f"{pool}/m"), True, 1.0) for pool in ("a", "b"))
+    run = lane.submit("rerank", RERANK | {"documents": [f"text {number}" for number in range(16)]})
+    whole = labelled_usage(lane.wait(run)["labels"])
+    assert whole is not None
+    lane.files.keep_step(run, "split", [[0, 8], [8, 8]])
+    lane.files.keep_step(run, "part-1", {"scores": [1.0] * 8, "prompt_tokens": 9})
+    lane.engine.broken = {"rerank"}
+    lane.retry(run)
+    until(lambda: lane.run(run)["run_count"] == 2 and lane.run(run)["state_type"] == "FAILED", 20)
+    assert labelled_usage(lane.run(run)["labels"]) == whole, "a kept step is not used once more"
 
 
 def test_its_page_says_where_it_went_and_leads_to_the_answer(quiet_lane: JobLane) -> None:
@@ -94,6 +119,24 @@ def test_a_retry_runs_only_the_parts_that_are_not_done(quiet_lane: JobLane) -> N
     answer = lane.files.answer(run)
     assert answer is not None
     assert [result["index"] for result in orjson.loads(answer[0])["results"]][:3] == [10, 9, 8], "by the kept scores"
+
+
+def test_a_suspended_run_ends_before_its_next_step_and_goes_on_there(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    lane.engine.slow_s, broken = 1.0, lane.log.count("broke off")
+    run = lane.submit("rerank", RERANK)
+    until(lambda: lane.engine.asked, 20)
+    state = {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}
+    assert lane.server.post(f"/flow_runs/{run}/set_state", {"state": state})["status"] == "ACCEPT"
+    until(lambda: "score" in lane.files.steps(run), 10, lambda: lane.log)
+    until(lambda: lane.front.held == 0, 5)
+    assert lane.run(run)["state_type"] == "PAUSED"
+    assert lane.files.answer(run) is None
+    lane.engine.asked.clear()
+    assert lane.server.post(f"/flow_runs/{run}/resume", {})["status"] == "ACCEPT"
+    lane.wait(run, "COMPLETED")
+    assert lane.engine.asked == [], "the step that was done is not run again"
+    assert lane.log.count("broke off") == broken
 
 
 def test_a_failed_run_keeps_what_was_done(quiet_lane: JobLane) -> None:

@@ -21,7 +21,7 @@ RUN: dict[str, Any] = {
     "duration_s": 2.5,
     "error": "it said [bold]no[/bold]\x1b]0;title\x07",
     "run_count": 2,
-    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "cached_tokens": 4, "total_tokens": 15},
+    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "cached_tokens": 4, "total_tokens": 15, "units": 0.0},
     "answer_url": None,
     "flow_url": "/flows/runs/flow-run/12345678",
     "steps": [],
@@ -112,3 +112,12 @@ def test_how_far_it_is() -> None:
     progress = {"phase": "denoising", "current": 3, "total": 20, "pct": 15.0, "it_per_s": 0.5, "elapsed": 6.0}
     text = rendered(run_details(RUN | {"status": "running", "ended_at": None, "progress": progress}, "http://x"))
     assert "denoising: 3 of 20 (15 %), 0.50 it/s" in text
+
+
+def test_what_it_used_is_told_in_the_flows_own_words() -> None:
+    assert "12 prompt (4 cached), 3 completion" in rendered(run_details(RUN, "http://x"))
+    pages = RUN["usage"] | {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "units": 3.0}
+    text = rendered(run_details(RUN | {"flow": "ocr", "usage": pages}, "http://x"))
+    assert any(line.split() == ["pages", "read", "3"] for line in text.splitlines())
+    assert "prompt" not in text
+    assert "units" in rendered(run_details(RUN | {"flow": "batch", "usage": pages}, "http://x"))

@@ -9,6 +9,7 @@ import pytest
 
 from infra.prefect_child.rows import CRASH_MESSAGE
 from infra.records import Boot, Payload, RunRecord
+from infra.run_usage import RunUsage, labelled_usage
 from tests.infra.prefect_child.records import attempt, fan_out, logs_of, one_step, states_of
 from tests.prefect_server import PrefectServer
 
@@ -96,6 +97,16 @@ class Recording:
         assert states_of(server, begun) == ["RUNNING", end.upper()]
         assert row["total_run_time"] == 1.5
         assert row["parameters"] == {"request": {"later": True}}
+
+    def test_what_a_run_has_used_comes_with_its_end(self, server: PrefectServer) -> None:
+        begun = one_step("running")
+        server.record(begun)
+        assert labelled_usage(server.get(f"/flow_runs/{begun.id}")["labels"]) is None
+        ended = one_step(at=begun.started_at, id=begun.id, prompt_tokens=12, completion_tokens=3, cached_tokens=4)
+        ended.units = 2.5
+        server.record(ended)
+        (found,) = server.post("/flow_runs/filter", {"flow_runs": {"id": {"any_": [begun.id]}}})
+        assert labelled_usage(found["labels"]) == RunUsage(12, 3, 4, 2.5)
 
     def test_what_is_over_never_runs_again(self, server: PrefectServer) -> None:
         ended = one_step()

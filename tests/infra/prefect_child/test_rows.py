@@ -8,6 +8,7 @@ import pytest
 from infra.prefect_child.batch import Recorded
 from infra.prefect_child.rows import Place, Rows, add_run, clean_json, pool_of, state_id, tags_of
 from infra.records import RunRecord
+from infra.run_usage import RunUsage, labelled_usage
 from infra.types import Json
 from tests.infra.prefect_child.records import attempt, fan_out, one_step
 
@@ -88,6 +89,12 @@ def test_a_state_s_id_is_its_run_s_and_its_own() -> None:
     run = UUID(int=1)
     assert len({state_id(run, status) for status in ("running", "failed", "completed")}) == 3
     assert state_id(run, "failed") != state_id(UUID(int=2), "failed")
+
+
+def test_labels_say_what_was_used() -> None:
+    assert rows_of(one_step(at=1000.0)).flow_runs[0]["labels"] == {}
+    used = rows_of(one_step(at=1000.0, units=3.0)).flow_runs[0]["labels"]
+    assert labelled_usage(used) == RunUsage(units=3.0)
 
 
 def test_tags_name_every_engine_once() -> None:
