@@ -6,9 +6,9 @@ Imports Prefect, and with it two seconds of CPU: `api/worker.py` does that once 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import httpx
@@ -16,6 +16,7 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.objects import StateType
 from prefect.context import AsyncClientContext
 from prefect.exceptions import PrefectException
+from prefect.settings import PREFECT_API_URL
 
 from flows.job_office import OFFICE, Office
 from flows.jobs import FLOWS
@@ -25,6 +26,8 @@ from infra.database import open_database
 from infra.errors import CoderAIError
 from infra.file_rows import Files
 from infra.file_store import FILES, FileStore
+from infra.pulse import keep_pulse
+from infra.response_events import ResponseEvents
 from infra.response_rows import BackgroundResponses
 from infra.run_files import RunFiles
 from infra.settings import Settings
@@ -37,6 +40,7 @@ from workers.jobs.front import Front
 from workers.jobs.leases import Leases
 from workers.jobs.leftovers import FRONT_PID, nobodys, sweep, unfinished
 from workers.jobs.pools import keep_in_step
+from workers.jobs.suspension import hear_of_suspensions_ourselves, suspend
 from workers.jobs.worker import Desk
 from workers.transport import Transport
 
@@ -80,6 +84,8 @@ class House:
         await sweep(self.client, self.crew.pools, self.desk.live, first=False)
         for run in await unfinished(self.client, self.crew.pools, (StateType.CANCELLING,)):
             self.cancelling(run.id, float("inf"))
+        for run in await unfinished(self.client, self.crew.pools, (StateType.PAUSED,)):
+            suspend(run)
         log.info("jobs run on the pools %s; %d deployments written", ", ".join(self.crew.pools), written)
 
     async def look(self) -> None:
@@ -125,9 +131,23 @@ class House:
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         """See `Listener.cancelling`."""
         if not self.crew.cancel(run, occurred_at):
-            task = asyncio.create_task(self._cancel_elsewhere(run), name=f"cancel {run}")
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self._begin(self._cancel_elsewhere(run), f"cancel {run}")
+
+    def suspended(self, run: UUID) -> None:
+        """See `Listener.suspended`."""
+        if run in self.desk.live:
+            self._begin(self._suspend(run), f"suspend {run}")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _suspend(self, run: UUID) -> None:
+        try:
+            suspend(await self.client.read_flow_run(run))
+        except (httpx.HTTPError, PrefectException) as error:
+            log.warning("run %s could not be suspended: %s", run, error or type(error).__name__)
 
     async def _cancel_elsewhere(self, run: UUID) -> None:
         """The front executes it, or nobody does."""
@@ -157,6 +177,8 @@ class House:
 async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
     """Execute jobs until `stopped`; those under way then say that they were stopped."""
     _hush()
+    hear_of_suspensions_ourselves()
+    pulse = asyncio.create_task(keep_pulse(), name="pulse")
     async with _house(settings, token) as house:
         keeping = [
             asyncio.create_task(Subscription(house, house.settle).keep(), name="Prefect's events"),
@@ -171,11 +193,13 @@ async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
             log.warning("%d jobs could not say that they were stopped; the next start does it", mute)
         for task in done - {stopping}:
             task.result()  # it never returns: this raises what ended it
+    pulse.cancel()
 
 
 def _hush() -> None:
     """Prefect's own talk: a run's is for its page, its client's for nobody."""
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("websockets.client").setLevel(logging.CRITICAL)  # whoever has the connection tells of its end
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).propagate = False
 
@@ -184,10 +208,29 @@ async def _until(stopped: asyncio.Event) -> None:
     await stopped.wait()
 
 
+async def _until_prefect_answers() -> None:
+    """Its server may be starting as well: a client that finds nobody would be the end of this process."""
+    health, told = f"{PREFECT_API_URL.value()}/health", ""
+    async with httpx.AsyncClient(trust_env=False) as asking:
+        while True:
+            try:
+                answer = await asking.get(health)
+                if answer.is_success:
+                    return
+                words = f"HTTP {answer.status_code}"
+            except httpx.HTTPError as error:
+                words = str(error) or type(error).__name__
+            if words != told:
+                log.info("the flow-run server does not answer yet: %s", words)
+            told = words
+            await asyncio.sleep(_PAUSE_S)
+
+
 @contextlib.asynccontextmanager
 async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
     """The parts, made; at the end all of them closed."""
     async with contextlib.AsyncExitStack() as stack:
+        await _until_prefect_answers()
         # One client for every flow run: making one costs more than a job's states do.
         await stack.enter_async_context(AsyncClientContext.get_or_create())
         client = await stack.enter_async_context(get_client())
@@ -201,7 +244,8 @@ async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
         stack.callback(database.close)
         batches = Batches(Files(database, FileStore(settings.at(FILES)), settings.files))
         responses = BackgroundResponses(database)
-        OFFICE.set(Office(front, leases, transport, TASKS, RunFiles(settings.home), stores, batches, responses))
+        files, events = RunFiles(settings.home), ResponseEvents(settings.home)
+        OFFICE.set(Office(front, leases, transport, TASKS, files, stores, batches, responses, events))
         deployments = Deployments(prefect_yaml())
         desk = Desk(FLOWS, deployments)
         crew = Crew(desk)

@@ -86,6 +86,7 @@ def prefect_spec(settings: Settings, internal_token: str) -> ChildSpec:
         secret_env=secrets,
         keep_port=True,
         stop_grace_s=_STOP_GRACE_S,
+        pulse=True,
     )
 
 

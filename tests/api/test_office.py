@@ -1,12 +1,13 @@
 """The worker process as a whole: what it runs, what it refuses, and how it keeps in step. It is a real one."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.errors import NoRoom
+from infra.errors import NoRoom, Nowhere
 from tests.job_lane import CHAT, JobLane, until
 from workers.bounds import POOL_PAUSED
 
@@ -69,6 +70,18 @@ def test_a_job_waits_for_a_paused_card_and_says_so(quiet_lane: JobLane) -> None:
     lane.wait(run, "COMPLETED", timeout_s=5)
 
 
+def test_a_job_that_has_no_place_fails_at_once_and_says_why(quiet_lane: JobLane) -> None:
+    lane = quiet_lane
+    why = "no pool can take model 'm': cpu/m: given up after repeated crashes; load it again to give it another chance"
+    lane.front.refuse = lambda _ask: Nowhere(why, retry_after_s=10)
+    run = lane.submit("chat", CHAT)
+    done = lane.wait(run, timeout_s=10)
+    lane.front.refuse = lambda _ask: None
+    assert (done["state_type"], done["state"]["message"]) == ("FAILED", why)
+    lane.retry(run)
+    lane.wait(run, "COMPLETED")
+
+
 def test_a_cancelled_job_is_retried(quiet_lane: JobLane) -> None:
     lane = quiet_lane
     lane.engine.slow_s = 60
@@ -82,6 +95,21 @@ def test_a_cancelled_job_is_retried(quiet_lane: JobLane) -> None:
     lane.wait(run, "RUNNING", "COMPLETED")
     assert time.monotonic() - begun < 10
     assert lane.wait(run)["state_type"] == "COMPLETED"
+
+
+def test_a_process_that_starts_before_the_server_waits_for_it(quiet_lane: JobLane) -> None:
+    """Both were ended at once, say: it must not end once more for that."""
+    lane = quiet_lane
+    lane.stop()
+    lane.server.stop()
+    said = len(lane.log)
+    starting = threading.Timer(3.0, lane.server.start)
+    starting.start()
+    lane.start()
+    starting.join()
+    assert "the flow-run server does not answer yet" in lane.log[said:]
+    assert "Traceback" not in lane.log[said:]
+    assert lane.wait(lane.submit("chat", CHAT))["state_type"] == "COMPLETED"
 
 
 def test_the_front_ends_its_own_runs(quiet_lane: JobLane) -> None:

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 _RUN: Final = "prefect.flow-run."
 _POOL: Final = "prefect.work-pool."
 CANCELLING: Final = "prefect.flow-run.Cancelling"
+SUSPENDED: Final = "prefect.flow-run.Suspended"
 WAITING: Final = ("prefect.flow-run.AwaitingRetry", "prefect.flow-run.Scheduled", "prefect.flow-run.Late")
 OURS: Final = (
     *(f"prefect.work-pool.{change}" for change in ("created", "updated", "deleted", "ready")),
@@ -38,6 +39,10 @@ class Listener(Protocol):
 
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         """A run is to end; `occurred_at` in seconds since the epoch."""
+        ...
+
+    def suspended(self, run: UUID) -> None:
+        """A run is to end before its next step, to go on later."""
         ...
 
     def changes(self) -> None:
@@ -82,6 +87,9 @@ def hear(event: Event, listener: Listener) -> None:
     if event.event == CANCELLING:
         listener.cancelling(run, event.occurred.timestamp())
         return
+    if event.event == SUSPENDED:
+        listener.suspended(run)
+        return
     for related in event.related:
         pool = _id_in(related.id, _POOL)
         if pool is not None:
@@ -98,4 +106,4 @@ def _id_in(resource: str, prefix: str) -> UUID | None:
 
 
 def _filter() -> EventFilter:
-    return EventFilter(event=EventNameFilter(name=[CANCELLING, *WAITING, *OURS]))
+    return EventFilter(event=EventNameFilter(name=[CANCELLING, SUSPENDED, *WAITING, *OURS]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
 
-from infra.errors import NoCapacity, NoRoom
+from infra.errors import NoCapacity, NoRoom, Nowhere
 from workers.bounds import POOL_PAUSED
 from workers.jobs.front import Front, FrontGone
 from workers.live import Engine, Lease
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/internal/leases"
 NOWHERE_S = 600.0
-"""Seconds that a step waits while no card has the room for it: that may never change, a full line or a pause does."""
+"""Seconds that a step waits while no card has the room for it, which may change or not; a full line and a pause do."""
 GONE_S = 30.0
 """Seconds that it waits while no front answers."""
 _PAUSE_S = 1.0
@@ -52,6 +52,8 @@ class _Patience:
 
     def pause_s(self, error: NoCapacity, now_s: float) -> float | None:
         """Seconds until the next try; None when it is over. `now_s` is the loop's clock."""
+        if isinstance(error, Nowhere):
+            return None
         gone = isinstance(error, FrontGone)
         nowhere = isinstance(error, NoRoom) and error.code != POOL_PAUSED
         most_s = self.gone_s if gone else self.nowhere_s if nowhere else math.inf
@@ -79,6 +81,8 @@ class Leases:
         loop = asyncio.get_running_loop()
         started_s, told = loop.time(), ""
         patience = _Patience(self.nowhere_s, self.gone_s)
+        if ask.tried:
+            await self.close()  # until the front knows of it, the engine that has failed is one that is well
         while True:
             try:
                 return await self._ask(ask, started_s)

@@ -39,6 +39,7 @@ def worker_spec(settings: Settings, prefect_url: str, internal_token: str) -> Ch
         },
         secret_env={secret: client[secret], INTERNAL_TOKEN_VARIABLE: internal_token} | _database(settings),
         stop_grace_s=_STOP_GRACE_S,
+        pulse=True,
     )
 
 

@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 from prefect import Flow
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun, State, WorkPool
-from prefect.exceptions import ParameterTypeError, PrefectException
+from prefect.exceptions import ParameterTypeError, Pause, PrefectException
 from prefect.flow_engine import run_flow_async
 from prefect.states import Cancelled, Crashed, Failed
 from prefect.workers.base import BaseJobConfiguration, BaseVariables, BaseWorker, BaseWorkerResult
@@ -191,7 +191,9 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
         """
         if task.cancelled() or (job.end is not None and job.said is None):
             await self.client.set_flow_run_state(job.run, _ended(job.end), force=True)
-        elif (error := task.exception()) is not None:
+        elif isinstance(error := task.exception(), Pause):
+            log.info("run %s is suspended: it goes on, when it is resumed, with the step that it had come to", job.run)
+        elif error is not None:
             log.error("run %s broke off: %s", job.run, error or type(error).__name__, exc_info=_unless_http(error))
             if job.said is not None:
                 await self._say_again(job.run, job.said)

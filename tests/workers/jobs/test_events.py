@@ -18,6 +18,7 @@ class Heard:
     def __init__(self) -> None:
         self.pools: list[UUID] = []
         self.runs: list[tuple[UUID, float]] = []
+        self.suspensions: list[UUID] = []
         self.changed = 0
 
     def waiting(self, pool: UUID) -> None:
@@ -25,6 +26,9 @@ class Heard:
 
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         self.runs.append((run, occurred_at))
+
+    def suspended(self, run: UUID) -> None:
+        self.suspensions.append(run)
 
     def changes(self) -> None:
         self.changed += 1
@@ -61,6 +65,12 @@ def test_a_run_that_is_to_end_is_told_with_the_time_of_the_wish() -> None:
     heard = Heard()
     hear(event("prefect.flow-run.Cancelling", f"prefect.flow-run.{RUN}", f"prefect.work-pool.{POOL}"), heard)
     assert (heard.pools, heard.runs) == ([], [(RUN, 1000.0)])
+
+
+def test_a_run_that_is_suspended_is_told() -> None:
+    heard = Heard()
+    hear(event("prefect.flow-run.Suspended", f"prefect.flow-run.{RUN}", f"prefect.work-pool.{POOL}"), heard)
+    assert (heard.pools, heard.runs, heard.suspensions) == ([], [], [RUN])
 
 
 @pytest.mark.parametrize("change", ["created", "updated", "deleted", "ready"])

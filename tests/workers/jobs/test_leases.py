@@ -1,13 +1,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from infra.errors import ModelNotFound, NoCapacity, NoRoom, QueueFull
+from infra.errors import ModelNotFound, NoCapacity, NoRoom, Nowhere, QueueFull
 from infra.types import KeyName, ModelName, RunId
 from tests.fakes_front import TOKEN, FakeFront
 from workers.bounds import POOL_PAUSED
+from workers.jobs import leases as module
 from workers.jobs.front import Front, FrontGone
 from workers.jobs.leases import JobLease, Leases, _Patience
 from workers.types import Capability, Demand
@@ -129,6 +131,40 @@ async def test_what_no_waiting_mends_is_raised_at_once(leases: Leases, fake: Fak
     with pytest.raises(ModelNotFound) as caught:
         await leases.acquire(ASK, silent)
     assert (caught.value.param, len(asked)) == ("model", 1)
+
+
+async def test_what_waits_for_somebody_is_raised_at_once(leases: Leases, fake: FakeFront) -> None:
+    told: list[str] = []
+    fake.refuse = lambda _ask: Nowhere("no pool can take model 'm': cpu/m: given up", retry_after_s=10)
+    async with asyncio.timeout(2):
+        with pytest.raises(Nowhere, match="given up"):
+            await leases.acquire(ASK, told.append)
+    assert told == []
+
+
+async def test_a_failure_is_told_before_another_slot_is_asked_for(
+    leases: Leases, fake: FakeFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the front has heard of it, the engine is well, and the step has no other place to go to."""
+    close = module._close
+
+    async def slowly(*how: Any) -> None:
+        await asyncio.sleep(0.2)
+        await close(*how)
+
+    monkeypatch.setattr(module, "_close", slowly)
+    first = await leases.acquire(ASK, silent)
+    first.over = LeaseOver(failed=True)
+    first.release()
+    heard: list[LeaseOver | None] = []
+
+    def refuse(_ask: LeaseAsk) -> None:
+        heard.extend(fake.overs)
+
+    fake.refuse = refuse
+    second = await leases.acquire(ASK.model_copy(update={"tried": ((first.engine.id, 1),)}), silent)
+    assert heard == [LeaseOver(failed=True)]
+    await ended(fake, second, leases)
 
 
 async def test_a_restarting_front_is_waited_for(leases: Leases, fake: FakeFront) -> None:
