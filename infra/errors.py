@@ -107,6 +107,10 @@ class NoRoom(NoCapacity):
     code = "no_room"
 
 
+class Nowhere(NoRoom):
+    """There is no place for it, and none will come by itself; the message says what somebody would have to change."""
+
+
 class Draining(NoCapacity):
     """The install is shutting down."""
 

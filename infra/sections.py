@@ -150,9 +150,12 @@ class FilesSettings(Section):
 
 
 class ResponsesSettings(Section):
-    """Stored answers of `/v1/responses`."""
+    """Stored answers: those of `/v1/responses`, and of `/v1/chat/completions` with `store`."""
 
     keep_days: float = Field(
-        30.0, gt=0, description="Days that a stored response is kept after it was last part of a conversation."
+        30.0,
+        gt=0,
+        description="Days that a stored response is kept after it was last part of a conversation, and a stored chat "
+        "completion after it was made.",
     )
     max_mib: int = Field(2048, ge=1, description="What all of them may take, in MiB; the longest unused go first.")

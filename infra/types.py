@@ -30,6 +30,8 @@ PartId = NewType("PartId", str)
 """The id of one such part, `part_…`."""
 ResponseId = NewType("ResponseId", str)
 """A stored response: `resp_…`."""
+ChatId = NewType("ChatId", str)
+"""A chat completion that is stored: `chatcmpl-…`."""
 ItemId = NewType("ItemId", str)
 """One item of a response's input or output: `msg_…`, `fc_…`, …"""
 HubId = NewType("HubId", str)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from infra.clock import Clock, monotonic
-from infra.errors import Draining, EngineFailed, ModelLoading, NoCapacity, NoRoom, QueueFull
+from infra.errors import EngineFailed, ModelLoading, NoCapacity, NoRoom, Nowhere, QueueFull
 from infra.settings import ServerSettings
 from infra.types import EngineId, ModelName, PoolId
 from workers.affinity import Affinity
@@ -40,6 +40,7 @@ class Fleet:
     ) -> None:
         self.affinity = Affinity(clock=clock)
         self.draining = False
+        """The install is shutting down: nothing new is begun, what has begun still gets its slots."""
         self.residents = residents
         self.current: Callable[[ModelEntry], ModelEntry] = lambda entry: entry
         """The entry of now for one of a moment ago. Raises ModelNotFound when the model has gone."""
@@ -66,7 +67,8 @@ class Fleet:
         """A slot for the step, waiting for one where that is allowed.
 
         Raises:
-            QueueFull, ModelLoading, NoRoom, Draining, NoCapacity: not now; `retry_after_s` says when.
+            QueueFull, ModelLoading, NoRoom, NoCapacity: not now; `retry_after_s` says when.
+            Nowhere: not before somebody has changed something.
             LoadFailed, ServiceDown, EngineFailed: the model cannot be had.
             ModelNotFound: it was removed while the request waited.
         """
@@ -77,8 +79,6 @@ class Fleet:
             await self._checks.ensure(service)
             entry = self.current(entry)
         while True:
-            if self.draining:
-                raise Draining("the server is shutting down; ask again in a moment", retry_after_s=5)
             if self.bounds.closed is not None:
                 raise NoCapacity(self.bounds.closed, retry_after_s=10, code=POOL_PAUSED)
             placement = self._resident(demand, entry, tried) or await self._on_a_card(demand, entry, tried)
@@ -166,6 +166,8 @@ class Fleet:
             left_s = started_s + self._settings.queue_wait_s - self._clock()
             return await self._line(entry.name).wait(entry, left_s, patient=patient)
         if placement.action == "none":
+            if placement.lasting:
+                raise Nowhere(placement.reason, retry_after_s=10)
             paused = {pool.paused for pool in self._pools.values()}
             held = any(over.reason in paused for over in placement.passed_over)
             raise NoRoom(placement.reason, retry_after_s=10, code=POOL_PAUSED if held else None)

@@ -60,7 +60,7 @@ def _place(
     if waiting is not None and not demand.idle:
         return Placement("wait_load", waiting.pool, waiting.engine, waiting.reason or "loading", tuple(passed))
     if entry.format is ModelFormat.SERVICE or demand.idle:
-        return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed))
+        return _none(demand, entry, snapshot, needed_bytes, passed)
     return _choose_pool(demand, entry, snapshot, needed_bytes, passed)
 
 
@@ -143,7 +143,7 @@ def _choose_pool(
     if not roomy and not after_unload:
         for pool in candidates:
             passed.append(PassedOver(pool.pool, _no_room(pool, needed_bytes)))
-        return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed))
+        return _none(demand, entry, snapshot, needed_bytes, passed)
     chosen = min(roomy or after_unload, key=preferred)
     for pool in candidates:
         if pool is not chosen:
@@ -175,6 +175,26 @@ def _no_room(pool: PoolView, needed_bytes: int) -> str:
         f"no room: {needed_bytes / 2**30:.2f} GiB needed, {pool.free_bytes / 2**30:.2f} GiB free, "
         f"{pool.reclaimable_bytes / 2**30:.2f} GiB more by unloading idle models"
     )
+
+
+def _none(
+    demand: Demand, entry: ModelEntry, snapshot: Snapshot, needed_bytes: int, passed: list[PassedOver]
+) -> Placement:
+    pin = demand.pin or entry.engine
+    lasting = not demand.idle and not _may_pass(pin, entry, snapshot, needed_bytes)
+    return Placement("none", None, None, _nowhere(entry, pin, passed), tuple(passed), lasting)
+
+
+def _may_pass(pin: PoolId | None, entry: ModelEntry, snapshot: Snapshot, needed_bytes: int) -> bool:
+    """Whether what is in the way may go by itself: a pause ends, running requests give their memory back, a service
+    comes up again. A model that was given up, or that no card could hold were it empty, waits for somebody."""
+    engines = [view for view in snapshot.engines if view.model == entry.name and pin in (None, view.pool)]
+    if any(view.state == "down" or (view.state == "ready" and view.paused is not None) for view in engines):
+        return True
+    taken = {view.pool for view in engines}
+    pools = [pool for pool in snapshot.pools if pool.pool not in taken and pin in (None, pool.pool)]
+    fitting = [pool for pool in pools if misfit(entry, pool) is None]
+    return any(pool.paused is not None or needed_bytes <= pool.total_bytes - pool.reserve_bytes for pool in fitting)
 
 
 def _nowhere(entry: ModelEntry, pin: PoolId | None, passed: list[PassedOver]) -> str:

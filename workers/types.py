@@ -167,6 +167,8 @@ class PoolView:
     free_bytes: int
     reclaimable_bytes: int = 0
     """What unloading every idle model would free."""
+    reserve_bytes: int = 0
+    """What of the total no model gets."""
     unusable: str | None = None
     """Why no engine of ours can run there (a driver or a build is missing), with what to do."""
     paused: str | None = None
@@ -195,7 +197,8 @@ Action = Literal["use", "queue", "load", "wait_load", "none"]
 class Placement:
     """Where a step goes: use an engine's free slot, queue for one, load the model on a pool, or nowhere.
 
-    `none` leaves `pool` empty; `reason` then says what would have to change.
+    `none` leaves `pool` empty; `reason` then says what would have to change, and `lasting` that none of it will change
+    by itself: somebody has to do something.
     """
 
     action: Action
@@ -203,3 +206,4 @@ class Placement:
     engine: EngineId | None
     reason: str
     passed_over: tuple[PassedOver, ...] = field(default=())
+    lasting: bool = False

@@ -26,8 +26,8 @@ file, and the file over the default:
 1. the environment: `CODERAI_<SECTION>__<KEY>`, for example `CODERAI_SERVER__PORT=9000`; a list or table is JSON;
 2. the file `coderai.toml` in the install's directory (`~/.coderai`), or the one that `CODERAI_CONFIG` names.
 
-A key of the file that is unknown, or a value that cannot be used, stops the start with a sentence that names it.
-Unknown variables are left alone.
+A key of the file that is unknown, or a value that cannot be used, stops the start with a sentence that names it. So
+does a variable with the name of a section and of none of its keys; other unknown variables are left alone.
 What changes while the process runs (models, keys) is kept in the database and changed with the `coderai` command.
 
 """

@@ -69,10 +69,8 @@ def pointed(document: Any, things: dict[str, str]) -> Any:
         named = shape.get("properties", {})
         if title.endswith("Body") and "model" in named:
             named["model"] = {"type": "string", "enum": [*MODELS.get(title, ("tiny",)), "nobody"]}
-    # It takes what a response takes: to go through all of that twice would take the time of others.
-    counted = {name: {"type": "string"} for name in ("model", "input", "previous_response_id")}
-    body = document["paths"]["/v1/responses/input_tokens"]["post"]["requestBody"]["content"]["application/json"]
-    body["schema"] = {"type": "object", "properties": counted, "required": ["model"]}
+    _shorten(document, "/v1/responses/input_tokens")
+    _shorten(document, "/v1/responses/compact")
     for item in document["paths"].values():
         for operation in item.values():
             for parameter in operation.get("parameters", ()):
@@ -81,6 +79,13 @@ def pointed(document: Any, things: dict[str, str]) -> Any:
                 if parameter["name"] == "X-Coderai-Lane":  # nobody does jobs here
                     parameter["schema"] = {"enum": ["interactive"]}
     return document
+
+
+def _shorten(document: Any, path: str) -> None:
+    """It takes what a response takes: to go through all of that again would take the time of others."""
+    properties = {name: {"type": "string"} for name in ("model", "input", "previous_response_id")}
+    body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+    body["schema"] = {"type": "object", "properties": properties, "required": ["model"]}
 
 
 @pytest.mark.timeout(180)

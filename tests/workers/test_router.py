@@ -176,6 +176,49 @@ def test_a_far_service_is_never_loaded_on_a_card() -> None:
     assert "not answering" in placement.reason
 
 
+GIVEN_UP = make_engine("a", state="quarantined", reason="given up after repeated crashes")
+TRIED = frozenset({(EngineId("a/m"), 1)})
+
+
+@pytest.mark.parametrize(
+    ("engines", "pools", "more", "lasting"),
+    [
+        ((GIVEN_UP,), (make_pool("a"),), {}, True),
+        ((GIVEN_UP,), (make_pool("a", paused="91 °C"),), {}, True),
+        ((GIVEN_UP,), (make_pool("a"), make_pool("b", 0.5)), {"needed_gib": 2}, False),
+        ((), (make_pool("a", unusable="no driver"),), {}, True),
+        ((), (make_pool("a", unusable="no driver"), make_pool("b", paused="91 °C")), {}, False),
+        ((), (make_pool("a", 0.5),), {"needed_gib": 2}, False),
+        ((), (make_pool("a", 0.5),), {"needed_gib": 17}, True),
+        ((), (make_pool("a", 0.5, reserve_bytes=GIB),), {"needed_gib": 15}, False),
+        ((), (make_pool("a", 0.5, reserve_bytes=GIB),), {"needed_gib": 15.5}, True),
+        ((), (), {}, True),
+        ((), (make_pool("a", 0.5),), {"needed_gib": 2, "entry": make_entry(engine="gone")}, True),
+        ((make_engine("a"),), (make_pool("a"),), {"tried": TRIED}, True),
+        ((make_engine("a", paused="91 °C"),), (make_pool("a", paused="91 °C"),), {"tried": TRIED}, False),
+        ((make_engine("a"),), (make_pool("a"), make_pool("b", 0.5)), {"tried": TRIED, "needed_gib": 2}, False),
+    ],
+)
+def test_what_goes_by_itself_is_told_from_what_waits_for_somebody(
+    engines: tuple[EngineView, ...], pools: tuple[PoolView, ...], more: dict[str, Any], lasting: bool
+) -> None:
+    placement = decide(engines, pools, **more)
+    assert (placement.action, placement.lasting) == ("none", lasting)
+
+
+def test_a_service_that_is_down_may_come_up_again() -> None:
+    entry = make_entry(path=None, format=ModelFormat.SERVICE, service_url="http://box")
+    down = make_engine("service:box", state="down", reason="not answering", local=False)
+    assert not decide((down,), entry=entry).lasting
+    tried = frozenset({(EngineId("service:box/m"), 1)})
+    assert decide((make_engine("service:box", local=False),), entry=entry, tried=tried).lasting
+
+
+def test_who_only_looks_for_an_idle_engine_is_told_nothing_of_it() -> None:
+    demand = Demand(ModelName("m"), Capability.CHAT, idle=True)
+    assert not place(demand, make_entry(), Snapshot((), (GIVEN_UP,))).lasting
+
+
 PART = Demand(ModelName("m"), Capability.EMBEDDINGS, home=PoolId("a"))
 
 

@@ -66,6 +66,7 @@ class CardPool:
             total_bytes=self.card.total_bytes,
             free_bytes=self.free_bytes,
             reclaimable_bytes=reclaimable_bytes,
+            reserve_bytes=self.reserve_bytes,
             unusable=self.unusable,
             paused=self.paused,
         )

@@ -56,7 +56,7 @@ def test_the_view_has_what_the_router_asks() -> None:
     pool.hold("card", "hot")
     view = pool.view(7)
     assert (view.pool, view.backend, view.total_bytes, view.reclaimable_bytes) == ("cuda-1", "cuda", 2 * GIB, 7)
-    assert (view.unusable, view.paused) == ("no build", "hot")
+    assert (view.unusable, view.paused, view.reserve_bytes) == ("no build", "hot", pool.reserve_bytes)
 
 
 def test_who_holds_a_card_has_a_say_of_his_own() -> None:
