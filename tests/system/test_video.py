@@ -208,7 +208,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"mode": "i2v"}, "image"),
     ({"mode": "v2v"}, "mode"),
     ({"image": "bm90IGFuIGltYWdl"}, "image"),
-    ({"image": "http://127.0.0.1:1/a.png"}, "url"),
+    ({"image": "http://127.0.0.1:1/a.png"}, "image"),
     ({"loras": ["nobody"]}, "loras"),
     ({"guidance_scale_3": 1}, "guidance_scale_3"),
 ]
