@@ -1,4 +1,5 @@
-"""Texts that their owner keeps and cannot read: encrypted with the install's own secret, each for one key."""
+"""Texts that their owner keeps for us: encrypted with the install's own secret, each for one key. They are hidden from
+others and cannot be changed; what is opened for its owner may be shown to it."""
 
 import base64
 import binascii

@@ -13,8 +13,8 @@ from tasks.corrections.events import EventCutter
 from tasks.corrections.gather import Gathered
 from tasks.corrections.types import Body
 
-MOST_BYTES: Final = 64 << 20
-"""Of an answer that is kept: it is held in memory until its end."""
+MOST_BYTES: Final = 8 << 20
+"""Of an answer that is kept, as JSON: it is held in memory until its end, where it may take eight times as much."""
 KIND: Final = "chat.completion"
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
@@ -22,8 +22,8 @@ _END: Final = b"\n\n"
 
 
 class GatheredStream:
-    """Takes a stream of `choices` answers in whatever pieces it comes; `completion` is the id that they get. Of more
-    than `MOST_BYTES` no answer grows."""
+    """Takes a stream of `choices` answers in whatever pieces it comes; `completion` is the id that they get. Of
+    choices with more than `MOST_BYTES` no answer grows."""
 
     def __init__(self, completion: ChatId, choices: int) -> None:
         self._id = completion
@@ -44,7 +44,7 @@ class GatheredStream:
         passed: list[bytes] = []
         for event in self._events.whole(piece):
             told = self._told(event.strip(b"\n"))
-            over = self._done or len(self._gathered.finished) >= self._choices
+            over = bool(self._held) or self._done or len(self._gathered.finished) >= self._choices
             (self._held if over else passed).append(told)
         return b"".join(passed)
 
@@ -78,7 +78,7 @@ class GatheredStream:
         if chunk.get("error") is not None:
             self._spoilt = True
             return event + _END
-        self._size_bytes += len(data)
+        self._size_bytes += len(orjson.dumps(chunk.get("choices")))
         if self._size_bytes > MOST_BYTES:
             self._spoilt, self._gathered = True, Gathered()
         self._gathered.add(chunk)

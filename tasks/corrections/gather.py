@@ -5,10 +5,10 @@ from typing import Final
 from infra.types import Json
 from tasks.corrections.types import Body, choices_of, index_of, inner
 
-_OF_CHUNKS: Final = frozenset({"usage", "timings", "choices", "object"})
+_OF_CHUNKS: Final = frozenset({"usage", "timings", "choices", "object", "obfuscation"})
 """Fields that a chunk has for itself: the answer has others in their place."""
 _WHOLE: Final = frozenset({"id", "type", "name", "role", "finish_reason"})
-"""Texts that are never cut into pieces."""
+"""Texts that are never cut into pieces; an empty one says nothing."""
 _MESSAGE: Final[Body] = {"role": "assistant", "content": None, "refusal": None}
 _LOGPROBS: Final[Body] = {"content": None, "refusal": None}
 
@@ -31,7 +31,7 @@ class Gathered:
         for choice in choices_of(chunk):
             index = index_of(choice)
             self._choices.setdefault(index, _Object()).add(choice)
-            if choice.get("finish_reason") is not None:
+            if choice.get("finish_reason"):
                 self.finished.add(index)
 
     @property
@@ -65,10 +65,8 @@ class _Object:
                 self._objects.setdefault(name, _Object()).add(value)
             elif isinstance(value, list):
                 self._lists.setdefault(name, _List()).add(value)
-            elif value is not None:
+            elif value not in (None, "") or self._plain.get(name) is None:
                 self._plain[name] = value
-            else:
-                self._plain.setdefault(name, None)
 
     def whole(self) -> Body:
         whole = dict(self._plain)

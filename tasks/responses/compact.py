@@ -35,8 +35,9 @@ async def compact(call: TaskCall) -> TaskResult:
     stand before it in the answer.
 
     Raises:
-        EngineFailed: as `generate`; also a model that said nothing.
-        InvalidRequest: as `generate`; also a conversation that leaves the model no room for a summary.
+        EngineFailed: as `generate`; also an answer without a choice.
+        InvalidRequest: as `generate`; also a conversation that leaves the model no room for a summary, or of which it
+            has nothing to say.
         UpstreamRefused: as `generate`.
     """
     request, kept, engine = call.inputs["request"], call.inputs["kept"], call.leased()
@@ -50,22 +51,29 @@ async def compact(call: TaskCall) -> TaskResult:
         raise in_response_words(error) from error
     assert isinstance(result.value, bytes)
     answer = object_of(result.value)
-    usage = usage_of_response(inner(answer, "usage"))
-    choice = next(iter(choices_of(answer)), {})
+    told = inner(answer, "usage")
+    choice = next(iter(choices_of(answer)), None)
+    if choice is None:
+        raise EngineFailed(f"{engine.id} answered without a choice: send the request again, or name another model")
     said = inner(choice, "message").get("content")
     summary = said.strip() if isinstance(said, str) else ""
     if choice.get("finish_reason") == "length":
-        _require_room(number(usage["output_tokens"]), most)
+        written = told.get("completion_tokens")
+        if isinstance(written, int):  # some services count nothing
+            _require_room(written, most)
         summary = _said_once(summary)
     if not summary:
-        raise EngineFailed(f"{engine.id} wrote no summary: send the request again, or name another model")
+        raise InvalidRequest(
+            "the model wrote no summary: leave out 'instructions' that keep it from that, or name another model",
+            param="input",
+        )
     item: Body = {"type": "compaction", "id": new_id(COMPACTION), "summary": summary}
     made: dict[str, Json] = {
         "id": new_id(RESPONSE),
         "object": "response.compaction",
         "created_at": int(wall()),
         "output": [*kept, item],
-        "usage": usage,
+        "usage": usage_of_response(told),
     }
     return TaskResult(orjson.dumps(made), result.usage, SUMMARY_TYPE)
 

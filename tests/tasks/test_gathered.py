@@ -122,10 +122,22 @@ def test_an_event_that_is_nested_deeper_than_it_can_be_written_is_passed_on_and_
 def test_a_stream_without_measure_is_passed_on_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.gathered.MOST_BYTES", 1000)
     stream, pieces = GatheredStream(OURS, 1), [event(piece("x" * 80)) for _ in range(20)]
-    sent = b"".join(map(stream.feed, [*pieces, event(piece("", end="stop")), DONE])) + stream.finish()
+    ending = [event(piece("", end="stop")), event(usage=USAGE), DONE]
+    sent = b"".join(map(stream.feed, [*pieces, *ending])) + stream.finish()
     assert sent.count(b"x" * 80) == 20
+    assert [chunk.get("usage") for chunk in read(sent)[-2:]] == [None, USAGE]
     assert sent.endswith(DONE)
     assert stream.answer({}) is None
+
+
+def test_what_each_chunk_repeats_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.gathered.MOST_BYTES", 1000)
+    stream = GatheredStream(OURS, 1)
+    for word in "abcd":
+        stream.feed(event(piece(word), model="m" * 1000))
+    stream.feed(event(piece("", end="stop"), model="m" * 1000) + DONE)
+    answer: Any = stream.answer({})
+    assert answer["choices"][0]["message"]["content"] == "abcd"
 
 
 def test_an_event_without_end_is_refused() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import orjson
 
@@ -24,6 +25,8 @@ log = logging.getLogger("api.openai.chats")
 
 _BLANK = b":\n\n"
 """A comment between two events: it begins the answer, and no other engine may be tried any more."""
+_NO_EVENTS: Final = (b"{", b"[", b"<")
+"""How an answer begins that is no stream: some services send JSON or a page all the same."""
 
 
 class KeptStream(EventStream):
@@ -36,7 +39,9 @@ class KeptStream(EventStream):
         self._gathered: GatheredStream | None = gathered
 
     async def write(self, data: bytes) -> None:
-        """Pass on what is not held back."""
+        """Pass on what is not held back; an answer that is no stream goes as it is."""
+        if not self.started and data.lstrip().startswith(_NO_EVENTS):
+            self._gathered = None
         if self._gathered is not None:
             data = self._gathered.feed(data)
             if not data and self.started:

@@ -8,6 +8,8 @@ Honoured: model, input, instructions, previous_response_id.
 | tools, parallel_tool_calls, reasoning, text, metadata | no effect | clients send what they send for a response |
 | store | no effect | nothing is stored: the answer holds all there is |
 | items | as in `/v1/responses` | a conversation may be compacted again |
+| stream | 400 | a summary comes whole |
+| other fields of responses and chats | 400; no effect by a far service | they are not about a summary |
 """
 
 from typing import Final, NotRequired
@@ -18,6 +20,7 @@ from typing_extensions import TypedDict
 from api.openai.responses.input_schema import Input, PreviousId, check_kinds, require_input, typed
 from api.openai.schemas.chat import Hint, ShortText
 from api.openai.schemas.shared import STRICT, Body, ModelField, Text, User, check_known, validate
+from infra.errors import InvalidRequest
 
 
 @with_config(STRICT)
@@ -54,6 +57,10 @@ def check(body: Body, *, far: bool = False) -> None:
     Raises:
         InvalidRequest: with `param` and one sentence.
     """
+    if body.get("stream") is True:
+        raise InvalidRequest(
+            "a compaction comes whole: leave out 'stream'", param="stream", code="unsupported_parameter"
+        )
     if not far:
         check_known(body, KNOWN)
     check_kinds(body.get("input"), far=far)

@@ -1,7 +1,7 @@
 """Conversations made shorter: the chat that asks a model for a summary, and the item that holds one.
 
-A summary is the client's to keep and nobody's to read: it travels sealed for the key that asked for it, and is opened
-when it comes back, into a message that the model sees.
+A summary is the client's to keep: it travels sealed for the key that asked for it, and is opened when it comes back,
+into a message that the model sees. It is no secret from that key: the model may repeat it, and `/v1/plan` shows it.
 """
 
 import asyncio
@@ -9,10 +9,11 @@ from typing import Final
 
 import orjson
 
-from api.openai.responses import compact_schema
+from api.openai.responses import compact_schema, schema
 from api.openai.responses.input_schema import COMPACTION
 from api.openai.responses.items import kept_items
 from api.openai.responses.mapping import chat_of, items_of
+from api.openai.schemas import chat as chat_schema
 from api.seals import Seals
 from infra.errors import InvalidRequest
 from infra.types import Json, KeyName
@@ -29,6 +30,8 @@ ASKS: Final = (
 TELLS: Final = "Summary of the conversation so far, in place of what was said before:\n\n"
 """What stands before a summary when a model sees it."""
 _READS: Final = ("model", "input", "instructions")
+_NOT_SENT: Final = (compact_schema.KNOWN | schema.KNOWN | chat_schema.KNOWN).difference(_READS)
+"""What we know besides: it is not about a summary. What we do not know is for a far service."""
 _WORDS: Final[Body] = {
     "temperature": 0,
     "enable_thinking": False,
@@ -51,7 +54,7 @@ def summary_chat_of(body: Body, *, far: bool) -> Body:
     Raises:
         InvalidRequest: the output of a call that nobody made.
     """
-    asked = {name: value for name, value in body.items() if name in _READS or name not in compact_schema.KNOWN}
+    asked = {name: value for name, value in body.items() if name not in _NOT_SENT}
     wish: Body = {"type": "message", "role": "user", "content": ASKS}
     chat = chat_of({**asked, "input": [*items_of(body.get("input")), wish]})
     return chat if far else chat | _WORDS

@@ -68,6 +68,30 @@ def test_calls_that_come_one_within_the_other() -> None:
     ]
 
 
+def test_empty_names_and_ends_say_nothing() -> None:
+    """Some services repeat them so in each chunk."""
+
+    def call(**fields: Any) -> dict[str, Any]:
+        return {"delta": {"role": "", "tool_calls": [{"index": 0, **fields}]}, "finish_reason": ""}
+
+    made = gathered(
+        {"delta": {"role": "assistant"}, "finish_reason": ""},
+        call(id="", type="", function={"name": "", "arguments": ""}),
+        call(id="a", type="function", function={"name": "f", "arguments": "{"}),
+        call(id="", type="", function={"name": "", "arguments": "}"}),
+    )
+    assert not made.finished
+    made.add({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    made.add({"choices": [{"index": 0, "delta": {}, "finish_reason": ""}]})
+    assert made.finished == {0}
+    choice = the_choice(made)
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["role"] == "assistant"
+    assert choice["message"]["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    ]
+
+
 def test_log_probabilities_follow_each_other() -> None:
     one, two = {"token": "a", "logprob": -1.0, "top_logprobs": []}, {"token": "b", "logprob": -2.0, "top_logprobs": []}
     made = gathered(
@@ -84,7 +108,7 @@ def test_choices_in_any_order_and_fields_that_come_late() -> None:
         {"id": "x", "model": "m", "choices": [{"index": 1, "delta": {"content": "B"}}]},
         {"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": "A"}, "finish_reason": "stop"}]},
         {"id": "y", "model": "m", "system_fingerprint": "fp", "choices": [{"index": 1, "finish_reason": "length"}]},
-        {"id": "x", "model": "m", "choices": [], "usage": {"total_tokens": 3}, "timings": {"prompt_n": 1}},
+        {"id": "x", "model": "m", "choices": [], "obfuscation": "x7", "usage": {"total_tokens": 3}, "timings": {}},
     ]
     for chunk in chunks:
         made.add(chunk)

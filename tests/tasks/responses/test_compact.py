@@ -20,14 +20,15 @@ CHAT: dict[str, Json] = {"model": "m", "messages": [{"role": "user", "content": 
 KEPT: list[Json] = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}]
 
 
-def said(content: str | None, finish_reason: str = "stop", written: int = 200, **message: Any) -> bytes:
+def said(content: str | None, finish_reason: str = "stop", written: int | None = 200, **message: Any) -> bytes:
+    """`written` tokens; None: of a service that counts none."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": content} | message,
         "finish_reason": finish_reason,
     }
     counts = {"prompt_tokens": 70, "completion_tokens": written, "prompt_tokens_details": {"cached_tokens": 5}}
-    return json.dumps({"choices": [choice], "usage": counts}).encode()
+    return json.dumps({"choices": [choice]} | ({} if written is None else {"usage": counts})).encode()
 
 
 async def compacted(far: Far, engine: Engine | None = None, length_bytes: int = 0) -> TaskResult:
@@ -87,8 +88,18 @@ async def test_a_far_model_s_context_may_be_told_or_not(far: Far) -> None:
 @pytest.mark.parametrize("content", [None, "", " \n"])
 async def test_a_model_that_says_nothing(far: Far, content: str | None) -> None:
     far.answer = whole(said(content, reasoning_content="Let me see."))
-    with pytest.raises(EngineFailed, match="wrote no summary"):
+    with pytest.raises(InvalidRequest, match="wrote no summary") as refused:
         await compacted(far)
+    assert refused.value.param == "input"
+
+
+async def test_a_service_that_counts_no_tokens_may_be_cut_off(far: Far) -> None:
+    far.answer = whole(said("The cat is", "length", None))
+    engine = far.service()
+    engine.entry = engine.entry.model_copy(update={"context_tokens": 16_384})
+    result = await compacted(far, engine)
+    assert isinstance(result.value, bytes)
+    assert json.loads(result.value)["output"][-1]["summary"] == "The cat is"
 
 
 @pytest.mark.parametrize(("written", "good"), [(256, True), (128, True), (127, False), (0, False)])

@@ -23,12 +23,13 @@ HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 @dataclass
 class Engine:
     """`deltas` are the pieces of each of its answers; the stream is torn after `breaks_after` of them, and waits for
-    `go_on` before its end."""
+    `go_on` before its end; an engine that `streams` not answers whole all the same."""
 
     deltas: list[dict[str, Any]] = field(default_factory=lambda: [{"content": "Hel"}, {"content": "lo."}])
     finish_reason: str = "stop"
     breaks_after: int | None = None
     error: str | None = None
+    streams: bool = True
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -38,7 +39,7 @@ class Engine:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.asked.append(body)
-        if body.get("stream"):
+        if body.get("stream") and self.streams:
             return await self._stream(request, body)
         if self.error is not None:
             return web.json_response({"error": {"message": self.error}})  # some services say so with status 200

@@ -119,6 +119,9 @@ async def test_a_client_that_leaves_in_the_midst_has_nothing_stored(open_desk: O
         while engine.in_flight:
             await asyncio.sleep(0.01)
     desk.engine.go_on.set()
+    async with asyncio.timeout(10):
+        while desk.front.services.accounting.active:
+            await asyncio.sleep(0.01)
     assert await desk.listed() == []
 
 
@@ -141,6 +144,20 @@ async def test_what_is_no_whole_answer_is_passed_on_and_not_stored(
         with pytest.raises(APIError, match="out of memory"):
             await streamed(desk, model="far")
     assert caplog.text.count("is not stored: it did not come whole, or is too large") == 2
+    assert await desk.listed() == []
+
+
+async def test_a_service_that_answers_a_stream_whole_is_passed_on_as_it_is(open_desk: OpenDesk) -> None:
+    desk = await open_desk()
+    desk.engine.streams = False
+    told = {"model": "far", "messages": HELLO, "stream": True}
+    address, said = f"{desk.front.url}/v1/chat/completions", []
+    for store in (False, True):
+        body = told | {"store": store}
+        async with desk.front.session.post(address, json=body, headers=desk.front.headers()) as answer:
+            said.append(await answer.read())
+    assert said[0] == said[1]
+    assert json.loads(said[1])["choices"][0]["message"]["content"] == "Hello."
     assert await desk.listed() == []
 
 

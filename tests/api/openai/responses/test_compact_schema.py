@@ -54,5 +54,12 @@ def test_what_is_refused_is_named(more: dict[str, Any], param: str) -> None:
     assert refused.value.param == param
 
 
+@pytest.mark.parametrize("far", [False, True])
+def test_a_compaction_is_not_streamed(*, far: bool) -> None:
+    with pytest.raises(InvalidRequest, match="leave out 'stream'") as refused:
+        check(BODY | {"stream": True}, far=far)
+    assert refused.value.param == "stream"
+
+
 def test_a_far_model_may_see_and_know_more() -> None:
-    check(BODY | {"input": [{"role": "user", "content": [PICTURE]}], "guided_regex": "a+"}, far=True)
+    check(BODY | {"input": [{"role": "user", "content": [PICTURE]}], "guided_regex": "a+", "stream": False}, far=True)

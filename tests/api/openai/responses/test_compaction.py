@@ -66,6 +66,22 @@ def test_a_far_model_chooses_its_words_as_it_does() -> None:
     }
 
 
+def test_what_is_another_request_s_does_not_reach_a_far_model() -> None:
+    for name, value in (
+        ("stream", False),
+        ("n", 3),
+        ("max_output_tokens", 5),
+        ("max_tokens", 5),
+        ("max_completion_tokens", 5),
+        ("messages", []),
+        ("response_format", {"type": "json_object"}),
+        ("temperature", 1.5),
+        ("background", True),
+    ):
+        assert chatted(far=True, **{name: value}).keys() == {"model", "messages"}
+    assert chatted(far=True, messages=[])["messages"][0]["content"] == "hi"
+
+
 def test_what_the_user_said_stays() -> None:
     items: list[Json] = [
         {"role": "developer", "content": "rule"},
