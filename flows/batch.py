@@ -6,6 +6,7 @@ Knows nothing of Prefect: `flows/jobs.py` gives it what does one request, and wh
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -104,9 +105,10 @@ class BatchRun:
             left = requests(source)
             try:
                 async with asyncio.TaskGroup() as group:
-                    saying = group.create_task(self._keep_saying())
+                    over = asyncio.Event()
+                    group.create_task(self._keep_saying(over))
                     await asyncio.wait([group.create_task(self._do_some(left)) for _ in range(AT_ONCE)])
-                    saying.cancel()
+                    over.set()
             except BaseExceptionGroup as several:
                 raise several.exceptions[0] from several
 
@@ -157,11 +159,13 @@ class BatchRun:
         await self.tell(ended)
         return ended
 
-    async def _keep_saying(self) -> None:
+    async def _keep_saying(self, over: asyncio.Event) -> None:
         """Tell of every progress soon, also while those that are still at work take their time."""
         said = sum(self.results.counts.values())
-        while True:
-            await asyncio.sleep(self.tell_s)
+        while not over.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.tell_s):
+                    await over.wait()
             done = sum(self.results.counts.values())
             if done > said:
                 said = done

@@ -63,15 +63,28 @@ async def open_events(events: ResponseEvents, response: ResponseId) -> JobEvents
     """The channel of a job that makes a response; it goes on after what an earlier try has told. None: nothing can be
     written."""
     try:
-        writer = await asyncio.to_thread(events.write, response)
-        told = await asyncio.to_thread(_taken_over, writer)
+        writer, told = await asyncio.to_thread(_taken_over, events, response)
     except (OSError, DiskFull) as error:
         log.warning("the events of the response %s cannot be kept: %s", response, error)
         return None
     return JobEvents(response, writer, told)
 
 
-def _taken_over(writer: EventsWriter) -> Told:
+def _taken_over(events: ResponseEvents, response: ResponseId) -> tuple[EventsWriter, Told]:
+    """The writer, and what is told already.
+
+    Raises:
+        OSError, DiskFull: nothing can be read or written.
+    """
+    writer = events.write(response)
+    try:
+        return writer, _told_by(writer)
+    except OSError:
+        writer.close(over=False)
+        raise
+
+
+def _told_by(writer: EventsWriter) -> Told:
     """What is told already; a line that was torn is taken away."""
     told, size_bytes = Told(), 0
     for line in writer.content().splitlines(keepends=True):

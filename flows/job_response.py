@@ -66,6 +66,10 @@ class JobResponse:
         if self.channel is not None:
             await self.channel.close(over=True)
 
+    async def is_gone(self) -> bool:
+        """Whether the response that the run was to make was deleted: nothing of it is to be kept."""
+        return self._id is not None and not await asyncio.to_thread(self._responses.knows, self._id)
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -82,11 +86,12 @@ class JobResponse:
 
     async def _told(self, response: ResponseId, error: BaseException | None) -> bool:
         """Tell it why it has no answer; False if it is to go on later."""
+        told_bytes = self.channel.size_bytes if self.channel is not None else 0
         if isinstance(error, asyncio.CancelledError):
             if CURRENT.get().end != "cancelled":
                 return False
-            await asyncio.to_thread(self._responses.end, response, "cancelled")
-        elif error is not None:
+            await asyncio.to_thread(self._responses.end, response, "cancelled", None, told_bytes)
+        elif isinstance(error, Exception):
             told: dict[str, Json] = {"code": error_code(error), "message": describe(error)}
-            await asyncio.to_thread(self._responses.end, response, "failed", told)
-        return True
+            await asyncio.to_thread(self._responses.end, response, "failed", told, told_bytes)
+        return error is None or isinstance(error, (asyncio.CancelledError, Exception))

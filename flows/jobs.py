@@ -35,7 +35,6 @@ from infra.errors import CoderAIError, RunCancelled
 from infra.prefect_child.markdown import describe_run
 from infra.records import RunRecord
 from infra.requests import resolve
-from infra.run_files import RunFiles
 from infra.run_usage import labelled_usage
 from infra.types import BatchId, KeyName, RunId
 from workers.jobs.labels import keep_usage
@@ -201,7 +200,9 @@ async def _carry_out(name: str, parameter: dict[str, Any], flow_run: FlowRun, re
             result = await executor.run(plan, placer, notes, response.channel)
         assert isinstance(result.value, bytes), "a plan's last step gives the answer's bytes"
         await response.keep(result.value)
-        await asyncio.to_thread(_keep, office.files, run, result.value, result.media_type)
+        await asyncio.to_thread(office.files.complete, run, result.value, result.media_type)
+        if await response.is_gone():
+            await asyncio.to_thread(office.files.forget, run)
     except BaseException as error:
         failure = error
         raise
@@ -255,12 +256,6 @@ class _Bar:
                 await aupdate_progress_artifact(self._shown, percent, words)
         except Exception as error:  # noqa: BLE001  # the run goes on, whatever its page shows
             log.info("the progress of a run could not be shown: %s", error or type(error).__name__)
-
-
-def _keep(files: RunFiles, run: RunId, answer: bytes, media_type: str) -> None:
-    """Keep the answer. Another execution of a run that is complete starts from its first step."""
-    files.keep_answer(run, answer, media_type)
-    files.forget_steps(run)
 
 
 async def _show(flow_run: FlowRun, record: RunRecord) -> None:

@@ -166,10 +166,12 @@ class Batches:
         return _batch(row)
 
     def count(self, batch: BatchId, total: int, completed: int, failed: int) -> None:
-        """How far it is."""
+        """How far it is. One who comes late with what was true before changes nothing."""
         with self.files.changing() as session:
             row = self._row(session, batch, None)
-            row.total, row.completed, row.failed = total, completed, failed
+            if row.status in OVER:
+                return
+            row.total, row.completed, row.failed = total, max(row.completed, completed), max(row.failed, failed)
             session.add(row)
 
     def finish(self, batch: BatchId, status: Status, outputs: Mapping[str, Path], spent: Spent | None = None) -> Batch:

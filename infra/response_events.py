@@ -140,9 +140,18 @@ class ResponseEvents:
             finally:
                 os.close(descriptor)
 
+    def size_bytes(self, response: ResponseId) -> int:
+        """What a response's file takes; 0 if there is none."""
+        try:
+            return self._path(response).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def forget(self, response: ResponseId) -> None:
         """Remove a response's file, if there is one."""
-        self._path(response).unlink(missing_ok=True)
+        path = self._path(response)
+        for each in (path, _new(path)):
+            each.unlink(missing_ok=True)
 
     def known(self) -> list[ResponseId]:
         """The responses that have a file."""
@@ -161,11 +170,16 @@ def _opened(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     with suppress(FileNotFoundError):
         if _closed(path.stat()):
-            new = path.with_name(f".{path.name}.new")  # beside it, so that it is told from it by its number
+            new = _new(path)
             descriptor = os.open(new, flags | os.O_TRUNC, 0o600)
             new.rename(path)
             return descriptor
     return os.open(path, flags, 0o600)
+
+
+def _new(path: Path) -> Path:
+    """Where the file that is to take its place is made: beside it, so that it is told from it by its number."""
+    return path.with_name(f".{path.name}.new")
 
 
 @contextmanager

@@ -103,12 +103,18 @@ class BackgroundResponses:
                 row.size_bytes += beside_bytes
 
     def end(
-        self, response: ResponseId, status: Literal["failed", "cancelled"], error: dict[str, Json] | None = None
+        self,
+        response: ResponseId,
+        status: Literal["failed", "cancelled"],
+        error: dict[str, Json] | None = None,
+        beside_bytes: int = 0,
     ) -> None:
-        """It ends without an answer; `error` is OpenAI's object. One that is over stays as it is."""
+        """It ends without an answer; `error` is OpenAI's object, and so much is kept of it beside its row. One that is
+        over stays as it is."""
         with self._changing(response) as row:
             if row is not None and row.status in UNDER_WAY:
                 _become(row, status, error)
+                row.size_bytes += beside_bytes
 
     def forget(self, response: ResponseId) -> None:
         """Remove one that could not be begun."""

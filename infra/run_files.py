@@ -111,6 +111,16 @@ class RunFiles:
             return None
         return (body, head.media_type) if hashlib.sha256(body).hexdigest() == head.sha256 else None
 
+    def complete(self, run: str, body: bytes, media_type: str) -> None:
+        """Keep the answer. Another execution of a run that is complete starts from its first step.
+
+        Raises:
+            DiskFull: there is no room for it.
+            InvalidRequest: the run's id is no UUID.
+        """
+        self.keep_answer(run, body, media_type)
+        self.forget_steps(run)
+
     def forget(self, run: str) -> None:
         """Remove all files of a run.
 

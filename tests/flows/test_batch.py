@@ -175,7 +175,7 @@ async def test_what_cannot_be_taken_now_is_asked_again(
         tries[number] += 1
         return NoCapacity("later", retry_after_s=0.001) if number == 1 or tries[number] < 3 else None
 
-    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(module, "PATIENCE_S", 3.0)
     run, _ = run_of(files, batch, Doing(busy), tmp_path, clock)
     ended = await run.carry_out()
     assert (ended.completed, ended.failed) == (1, 1)

@@ -103,9 +103,40 @@ async def test_one_that_is_stopped_goes_on_later(
     assert events.read(ONE, 0).closed == (status == "cancelled"), "another try has more to tell"
 
 
+class Suspended(BaseException):
+    """As Prefect's own: it goes past all that catches errors."""
+
+
+async def test_one_that_is_suspended_goes_on_later(database: Database, events: ResponseEvents) -> None:
+    assert (await ended(database, events, Suspended()))["status"] == "in_progress"
+    assert not events.read(ONE, 0).closed
+
+
+async def test_what_was_told_of_one_that_failed_is_counted(database: Database, events: ResponseEvents) -> None:
+    async def job(text: str) -> None:
+        async with JobResponse(BackgroundResponses(database), events, RUN, TAGS) as response:
+            assert response.channel is not None
+            await response.channel.write(encoded({**ADDED, "item": {**ADDED["item"], "id": text}}))
+            raise EngineFailed("it broke")
+
+    with pytest.raises(EngineFailed):
+        await job("m" * 500)
+    assert found(database).size_bytes > events.size_bytes(ONE) > 500
+
+
+async def test_one_that_was_deleted_is_gone(database: Database, events: ResponseEvents) -> None:
+    responses = BackgroundResponses(database)
+    async with JobResponse(responses, events, RUN, TAGS) as response:
+        assert not await response.is_gone()
+        responses.forget(ONE)
+        await response.keep(orjson.dumps(ANSWER))
+        assert await response.is_gone()
+
+
 async def test_a_run_of_another_kind_tells_nobody(database: Database, events: ResponseEvents) -> None:
     async with JobResponse(BackgroundResponses(database), events, RUN, ("key:ann",)) as response:
         await response.keep(b"no json")
+        assert not await response.is_gone()
     assert (found(database).status, response.channel, events.known()) == ("queued", None, [])
 
 

@@ -100,6 +100,17 @@ def test_the_end_keeps_files_where_there_are_lines(files: Files, tmp_path: Path,
     assert len(files.page(Wanted(ME, purpose="batch_output"))[0]) == 1
 
 
+def test_who_comes_late_with_a_count_changes_nothing(files: Files) -> None:
+    batches, batch = Batches(files), begun(files)
+    batches.count(batch.id, 5, 3, 1)
+    batches.count(batch.id, 5, 2, 0)
+    found = batches.get(batch.id, ME)
+    assert (found.total, found.completed, found.failed) == (5, 3, 1)
+    batches.finish(batch.id, "completed", {})
+    batches.count(batch.id, 5, 4, 1)
+    assert batches.get(batch.id, ME).completed == 3
+
+
 def test_cancelling(files: Files) -> None:
     batches, batch = Batches(files), begun(files)
     with pytest.raises(NotFound):

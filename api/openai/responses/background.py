@@ -66,8 +66,8 @@ async def cancel(services: Services, key: Key, response: ResponseId) -> store.St
     if stored.status in UNDER_WAY:
         if stored.run is not None:
             await end_run(services, stored.run, f"Cancelled by the key {key.name!r}")
-        rows = BackgroundResponses(services.database)
-        await asyncio.to_thread(rows.end, response, "cancelled")
+        rows, events = BackgroundResponses(services.database), ResponseEvents(services.settings.home)
+        await asyncio.to_thread(lambda: rows.end(response, "cancelled", beside_bytes=events.size_bytes(response)))
     return await asyncio.to_thread(store.get, services.database, whose, response)
 
 

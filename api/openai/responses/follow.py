@@ -1,6 +1,7 @@
 """The events of a response that is made in the background, for whoever follows it: what there is, then what comes."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,10 +17,13 @@ from infra.response_events import ResponseEvents
 from infra.types import ResponseId, RunId
 from tasks.responses.events import encoded
 
+log = logging.getLogger("api.openai.responses")
+
 LOOK_S: Final = 0.2
 """Seconds between two looks at a response that is followed."""
 QUIET_S: Final = 5.0
 """Seconds of silence after which a comment is sent: proxies see a connection that lives, and we a client that left."""
+_UNREADABLE: Final = "what is told of this response cannot be read now: come back, or fetch it without 'stream'"
 _ALIVE: Final = b": it is being made\n\n"
 
 
@@ -44,6 +48,10 @@ class Follower:
                 said = await asyncio.to_thread(tail.look)
             except CoderAIError as error:
                 yield _error(max(after + 1, tail.number), error)
+                return
+            except OSError as error:
+                log.warning("what is told of the response %s cannot be read: %s", self.response, error)
+                yield _error(max(after + 1, tail.number), CoderAIError(_UNREADABLE))
                 return
             if said or monotonic() - spoke_s >= self.quiet_s:
                 spoke_s = monotonic()
