@@ -57,7 +57,7 @@ async def open_front(settings: Settings, children: Children, internal_token: str
     Raises:
         CoderAIError: the database is missing, too new or damaged, or a row of the settings file cannot be used.
     """
-    database = _current_database(settings)
+    database = await asyncio.to_thread(_current_database, settings)
     tokens = TokenTable(database)
     shelf = _shelf(settings, database, tokens)
     metrics, access, transport = Metrics(VERSION), AccessLog(settings.log), Transport()
