@@ -52,7 +52,10 @@ class ServiceChecks:
 
     def alive(self, engine: Engine) -> bool:
         """Whether it has answered a short while ago."""
-        return self._alive_until.get(engine.base_url, 0.0) > self._clock()
+        alive = self._alive_until.get(engine.base_url, 0.0) > self._clock()
+        if alive:
+            engine.reason = ""  # it may be another model's request that has found the service back
+        return alive
 
     async def ensure(self, engine: Engine) -> None:
         """Return if the service answers.

@@ -118,6 +118,10 @@ async def test_a_service_that_is_down_is_asked_anew_each_time(service: Service, 
     service.status = 200
     await checks.ensure(engine)
     assert (engine.told_state, engine.reason) == ("ready", "")
+    other = service.engine()  # another model of the same service, which failed there, too
+    other.reason = "it is not answering its health check"
+    assert checks.alive(other)
+    assert other.told_state == "ready"
     assert len(service.asked) == 3
 
 
