@@ -43,9 +43,9 @@ def take_turns() -> None:
                 await _take_lock(session)
                 yield transaction
         finally:
-            _within.reset(token)
             if ours:
                 turn.release()
+            _within.reset(token)
 
     AioSqliteConfiguration.begin_transaction = begin_transaction  # type: ignore[method-assign, assignment]
 

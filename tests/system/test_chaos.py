@@ -292,7 +292,7 @@ def test_chaos_a_drain_that_takes_too_long_is_ended(make_product: MakeProduct) -
         lines = stream.iter_lines()  # dropped, it would close the stream
         assert next(lines).startswith("data: ")
         waiting = pool.submit(httpx2.post, url, json={**asked, "stream": False}, headers=served.headers(), timeout=60)
-        time.sleep(0.5)
+        eventually(lambda: served.engines()[CHAT]["in_flight"] == 2, 30, what=lambda: str(served.engines()))
         began_s = time.monotonic()
         assert served.stop(within_s=15) == 0
         assert time.monotonic() - began_s < 12

@@ -53,13 +53,13 @@ def elsewhere() -> Context:
     return context
 
 
-async def two_at_once(db: PrefectDBInterface) -> None:
+async def two_at_once(db: PrefectDBInterface, patience_s: float) -> None:
     """The second one writes while the first one has read and not written."""
     read, written = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
         read.set()
-        await asyncio.wait([asyncio.ensure_future(written.wait())], timeout=0.3)
+        await asyncio.wait([asyncio.ensure_future(written.wait())], timeout=patience_s)
 
     async def second() -> None:
         await read.wait()
@@ -72,11 +72,11 @@ async def two_at_once(db: PrefectDBInterface) -> None:
 async def test_prefect_alone_refuses_who_has_read_before_another_wrote(sqlite_db: PrefectDBInterface) -> None:
     """What turns are for: if this fails, Prefect has mended it, and they may go."""
     with pytest.raises(OperationalError, match="database is locked"):
-        await two_at_once(sqlite_db)
+        await two_at_once(sqlite_db, 30)
 
 
 async def test_both_write_one_after_the_other(turned: PrefectDBInterface) -> None:
-    await two_at_once(turned)
+    await two_at_once(turned, 0.3)
     assert await names(turned) == {"first", "second"}
 
 

@@ -22,7 +22,7 @@ from infra.supervisor.types import ChildSpec
 def front(descriptor):
     return ChildSpec(name="front", argv=(sys.executable, "-c", sys.argv[1]), pulse="keep_pulse" in sys.argv[1])
 
-restarts, pulse = RestartPolicy(first_delay_s=0.02), PulsePolicy(look_s=0.2, misses=10)
+restarts, pulse = RestartPolicy(first_delay_s=0.02), PulsePolicy(look_s=0.5, misses=10)
 sys.exit(asyncio.run(supervise(front, drain_s=float(sys.argv[2]), policy=restarts, pulse=pulse)))
 """
 

@@ -18,7 +18,7 @@ from infra.supervisor.types import Children, ChildSpec, ChildState
 from tests.infra.supervisor.programs import DEAF, SLEEP, WITH_GRANDCHILD, alive, kill, python, until
 
 QUICK = RestartPolicy(first_delay_s=0.02, longest_delay_s=0.05)
-WITHIN_A_SECOND = PulsePolicy(look_s=0.1, misses=10, first_misses=50)
+SOON = PulsePolicy(look_s=0.3, misses=10, first_misses=20)
 
 
 @dataclass
@@ -35,9 +35,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     lines: list[tuple[str, str]] = []
     async with Guard() as guard:
-        supervisor = Supervisor(
-            guard, lambda name, line: lines.append((name, line)), policy=QUICK, pulse=WITHIN_A_SECOND
-        )
+        supervisor = Supervisor(guard, lambda name, line: lines.append((name, line)), policy=QUICK, pulse=SOON)
         yield Bench(supervisor, guard, lines)
         await supervisor.close(grace_s=0.5)
 
