@@ -22,7 +22,6 @@ UNMIRRORED = {
     "infra/prefect_child/crash.py": "in the suite of tests/infra/prefect_child/recording.py, on SQLite and PostgreSQL",
     "infra/prefect_child/route.py": "tests/infra/prefect_child/test_server.py",
     "api/openai/schemas/ocr.py": "shapes; tests/api/media/test_ocr.py uses them all",
-    "workers/jobs/labels.py": "one call of Prefect's client; tests/flows/test_jobs.py reads back what it has written",
     "workers/documents/images.py": "a program; tests/workers/documents and tests/system/test_ocr.py run it",
     "workers/documents/pdfs.py": "the same",
     "workers/documents/serving.py": "what both of these programs are made of",

@@ -129,7 +129,7 @@ async def test_a_front_that_hangs_is_killed_and_comes_back_to_its_engines() -> N
         assert not alive(front)
         assert alive(second)
         told = await supervisor.line("front: before", 2)
-        assert told.startswith("front: before killed by SIGKILL after 2 s without a sign of life")
+        assert told.startswith("front: before killed by SIGKILL after 5 s without a sign of life")
 
 
 async def test_the_drain_has_a_deadline() -> None:
