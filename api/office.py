@@ -13,7 +13,7 @@ from uuid import UUID
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import AsyncClientContext
 from prefect.exceptions import PrefectException
 from prefect.settings import PREFECT_API_URL
@@ -38,7 +38,7 @@ from workers.jobs.deployments import Deployments, prefect_yaml
 from workers.jobs.events import Subscription
 from workers.jobs.front import Front
 from workers.jobs.leases import Leases
-from workers.jobs.leftovers import FRONT_PID, nobodys, sweep, unfinished
+from workers.jobs.leftovers import FRONT_PID, halted, nobodys, sweep, unfinished
 from workers.jobs.pools import keep_in_step
 from workers.jobs.suspension import hear_of_suspensions_ourselves, suspend
 from workers.jobs.worker import Desk
@@ -46,10 +46,9 @@ from workers.transport import Transport
 
 log = logging.getLogger("api.office")
 
-STOP_S: Final = 4.0
-"""Seconds that jobs have for their last words when the process is asked to end."""
-LOOK_S: Final = 60.0
-"""Seconds between looks at cards, work pools and deployments of which no event has told."""
+STOP_S: Final = 4.0  # for the last words of jobs when the process is asked to end
+LOOK_S: Final = 60.0  # between looks at cards, work pools and deployments of which no event has told
+LOOK_AT_JOBS_S: Final = 10.0  # between looks at the jobs under way
 _PAUSE_S: Final = 1.0
 _RECORDED_S: Final = 5.0
 """Seconds in which the record of a front's run may still come, with the end that it really had."""
@@ -84,9 +83,19 @@ class House:
         await sweep(self.client, self.crew.pools, self.desk.live, first=False)
         for run in await unfinished(self.client, self.crew.pools, (StateType.CANCELLING,)):
             self.cancelling(run.id, float("inf"))
-        for run in await unfinished(self.client, self.crew.pools, (StateType.PAUSED,)):
-            suspend(run)
+        await self.look_at_jobs()
         log.info("jobs run on the pools %s; %d deployments written", ", ".join(self.crew.pools), written)
+
+    async def look_at_jobs(self) -> None:
+        """Act on the suspended and the cancelled among the jobs under way, of which no event has told.
+
+        Raises:
+            httpx.HTTPError: Prefect does not answer.
+        """
+        for run in await halted(self.client, self.desk.live):
+            _heard_of(run)
+            if run.state is not None and run.state.is_cancelled():
+                self.cancelled(run.id, run.state.timestamp.timestamp())
 
     async def look(self) -> None:
         """Have a worker for each pool that wants one; the first time, give earlier workers' runs their end before.
@@ -120,6 +129,15 @@ class House:
             except (httpx.HTTPError, PrefectException, CoderAIError) as error:
                 log.info("work pools and deployments could not be looked at: %s", error or type(error).__name__)
 
+    async def keep_looking_at_jobs(self) -> None:
+        """The same for jobs under way, more often: an event that is lost must not let one run on that was halted."""
+        while True:
+            await asyncio.sleep(LOOK_AT_JOBS_S)
+            try:
+                await self.look_at_jobs()
+            except (httpx.HTTPError, PrefectException) as error:
+                log.info("the jobs under way could not be looked at: %s", error or type(error).__name__)
+
     def waiting(self, pool: UUID) -> None:
         """See `Listener.waiting`."""
         self.crew.nudge(pool)
@@ -133,6 +151,10 @@ class House:
         if not self.crew.cancel(run, occurred_at):
             self._begin(self._cancel_elsewhere(run), f"cancel {run}")
 
+    def cancelled(self, run: UUID, occurred_at: float) -> None:
+        """See `Listener.cancelled`."""
+        self.crew.cancel(run, occurred_at)
+
     def suspended(self, run: UUID) -> None:
         """See `Listener.suspended`."""
         if run in self.desk.live:
@@ -145,9 +167,9 @@ class House:
 
     async def _suspend(self, run: UUID) -> None:
         try:
-            suspend(await self.client.read_flow_run(run))
+            _heard_of(await self.client.read_flow_run(run))
         except (httpx.HTTPError, PrefectException) as error:
-            log.warning("run %s could not be suspended: %s", run, error or type(error).__name__)
+            log.warning("run %s could not be suspended yet: %s", run, error or type(error).__name__)
 
     async def _cancel_elsewhere(self, run: UUID) -> None:
         """The front executes it, or nobody does."""
@@ -174,15 +196,28 @@ class House:
             await self.client.set_flow_run_state(run, nobodys(), force=True)
 
 
+def _heard_of(run: FlowRun) -> None:
+    """Have a run end before its next step, if it is suspended."""
+    if suspend(run):
+        log.info("run %s is to end before its next step: it is suspended", run.id)
+
+
 async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
     """Execute jobs until `stopped`; those under way then say that they were stopped."""
     _hush()
     hear_of_suspensions_ourselves()
     pulse = asyncio.create_task(keep_pulse(), name="pulse")
+    if await _is_heard(_until_prefect_answers(), stopped):
+        await _work(settings, token, stopped)
+    pulse.cancel()
+
+
+async def _work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
     async with _house(settings, token) as house:
         keeping = [
             asyncio.create_task(Subscription(house, house.settle).keep(), name="Prefect's events"),
             asyncio.create_task(house.keep_looking(), name="the look at pools and deployments"),
+            asyncio.create_task(house.keep_looking_at_jobs(), name="the look at jobs"),
         ]
         stopping = asyncio.create_task(_until(stopped))
         done, _ = await asyncio.wait({stopping, *keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +228,6 @@ async def work(settings: Settings, token: str, stopped: asyncio.Event) -> None:
             log.warning("%d jobs could not say that they were stopped; the next start does it", mute)
         for task in done - {stopping}:
             task.result()  # it never returns: this raises what ended it
-    pulse.cancel()
 
 
 def _hush() -> None:
@@ -206,6 +240,20 @@ def _hush() -> None:
 
 async def _until(stopped: asyncio.Event) -> None:
     await stopped.wait()
+
+
+async def _is_heard(answer: Coroutine[Any, Any, None], stopped: asyncio.Event) -> bool:
+    """Wait for the answer, and no longer than until `stopped`; whether it came."""
+    answering, stopping = asyncio.create_task(answer), asyncio.create_task(_until(stopped))
+    try:
+        await asyncio.wait({answering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if answering.done():
+            answering.result()
+        return not stopped.is_set()
+    finally:
+        for task in (answering, stopping):
+            task.cancel()
+        await asyncio.wait({answering, stopping})
 
 
 async def _until_prefect_answers() -> None:
@@ -230,7 +278,6 @@ async def _until_prefect_answers() -> None:
 async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
     """The parts, made; at the end all of them closed."""
     async with contextlib.AsyncExitStack() as stack:
-        await _until_prefect_answers()
         # One client for every flow run: making one costs more than a job's states do.
         await stack.enter_async_context(AsyncClientContext.get_or_create())
         client = await stack.enter_async_context(get_client())
@@ -240,7 +287,7 @@ async def _house(settings: Settings, token: str) -> AsyncIterator[House]:
         leases = Leases(front)
         stack.push_async_callback(leases.close)
         stores = (Blobs(settings.at("jobs")), Blobs(settings.at("payloads")))
-        database = open_database(settings.sqlalchemy_url)
+        database = await asyncio.to_thread(open_database, settings.sqlalchemy_url)
         stack.callback(database.close)
         batches = Batches(Files(database, FileStore(settings.at(FILES)), settings.files))
         responses = BackgroundResponses(database)

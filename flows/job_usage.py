@@ -4,6 +4,7 @@ Knows nothing of Prefect: `flows/jobs.py` says where it is kept. What keys are c
 hears of each step when its lease ends.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -14,8 +15,11 @@ from tasks.types import TaskResult
 TELL_S: Final = 10.0
 """Seconds between two words while the job runs: that much of the sum is lost with a process that is killed."""
 
-Keep = Callable[[RunUsage], Awaitable[None]]
-"""Keeps the sum; must not raise."""
+_AGAIN_S: Final = (0.2, 0.6)
+"""Pauses before the last word is tried again: a process that ends has four seconds for everything."""
+
+Keep = Callable[[RunUsage], Awaitable[bool]]
+"""Keeps the sum; must not raise. Whether it is kept."""
 
 
 class JobUsage:
@@ -25,7 +29,7 @@ class JobUsage:
         self._sum = self._kept = before
         self._keep = keep
         self._clock = clock
-        self._kept_s = clock()
+        self._told_s = clock()
 
     def add(self, result: TaskResult) -> None:
         """A step has its result."""
@@ -34,8 +38,19 @@ class JobUsage:
             self._sum = (self._sum or RunUsage()) + RunUsage(**tokens, units=result.units)
 
     async def tell(self, *, now: bool = False) -> None:
-        """Keep the sum if it has grown, at most every `TELL_S` or at once."""
-        if self._sum is None or self._sum == self._kept or (not now and self._clock() - self._kept_s < TELL_S):
+        """Keep the sum if it has grown: at most every `TELL_S`, or at once, and then with more than one try."""
+        if self._sum is None or self._sum == self._kept or (not now and self._clock() - self._told_s < TELL_S):
             return
-        self._kept, self._kept_s = self._sum, self._clock()
-        await self._keep(self._sum)
+        if await self._told(self._sum) or not now:
+            return
+        for pause_s in _AGAIN_S:
+            await asyncio.sleep(pause_s)
+            if await self._told(self._sum):
+                return
+
+    async def _told(self, whole: RunUsage) -> bool:
+        self._told_s = self._clock()
+        kept = await self._keep(whole)
+        if kept:
+            self._kept = whole
+        return kept

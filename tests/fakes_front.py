@@ -161,10 +161,11 @@ def _failed(error: CoderAIError, status: int) -> web.Response:
 @dataclass
 class FakeEngine:
     """An OpenAI server that counts what it is asked, by path. `slow_s` delays each answer but the first `quick`
-    ones; `broken` paths break off."""
+    ones; none is given while it is `held`; `broken` paths break off."""
 
     slow_s: float = 0.0
     quick: int = 0
+    held: bool = False
     broken: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -193,6 +194,8 @@ class FakeEngine:
         self.busy += 1
         try:
             await asyncio.sleep(self.slow_s if len(self.asked) > self.quick else 0.0)
+            while self.held:  # tests set it from a thread of their own
+                await asyncio.sleep(0.02)
         except asyncio.CancelledError:
             self.left += 1
             raise

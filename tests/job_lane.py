@@ -91,6 +91,13 @@ class JobLane:
         body = {"state": {"type": kind, "name": name}, "force": force}
         assert self.server.post(f"/flow_runs/{run}/set_state", body)["status"] == "ACCEPT"
 
+    def suspend(self, run: str) -> None:
+        """Suspend a run that the engine, held, works for; it has heard of it, then."""
+        until(lambda: self.engine.busy, 20, lambda: self.log)
+        state = {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}
+        assert self.server.post(f"/flow_runs/{run}/set_state", {"state": state})["status"] == "ACCEPT"
+        until(lambda: f"run {run} is to end before its next step" in self.log, 40, lambda: self.log)
+
     def retry(self, run: str) -> None:
         """The button of Prefect's pages."""
         self.set_state(run, "SCHEDULED", "AwaitingRetry", force=True)
@@ -179,9 +186,9 @@ def job_lane(prefect_server: PrefectServer, tmp_path_factory: pytest.TempPathFac
 def quiet_lane(job_lane: JobLane) -> Iterator[JobLane]:
     """The lane with an engine that answers at once and has not been asked anything; afterwards nothing is held."""
     front, engine = job_lane.front, job_lane.engine
-    engine.slow_s, engine.quick, engine.broken = 0.0, 0, set()
+    engine.slow_s, engine.quick, engine.held, engine.broken = 0.0, 0, False, set()
     for notes in (engine.asked, engine.bodies, front.plans, front.leases, front.overs, front.cancelled):
         notes.clear()
     yield job_lane
-    engine.broken, front.sites = set(), ()
+    engine.held, engine.broken, front.sites = False, set(), ()
     until(lambda: front.held == 0, 5.0, lambda: job_lane.log)

@@ -1,7 +1,7 @@
 """The worker process as a whole: what it runs, what it refuses, and how it keeps in step. It is a real one."""
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +103,11 @@ def test_a_process_that_starts_before_the_server_waits_for_it(quiet_lane: JobLan
     lane.stop()
     lane.server.stop()
     said = len(lane.log)
-    starting = threading.Timer(3.0, lane.server.start)
-    starting.start()
-    lane.start()
-    starting.join()
-    assert "the flow-run server does not answer yet" in lane.log[said:]
+    with ThreadPoolExecutor(1) as threads:
+        heard = threads.submit(until, lambda: "the flow-run server does not answer yet" in lane.log[said:], 40)
+        heard.add_done_callback(lambda _: lane.server.start())
+        lane.start()
+    heard.result()
     assert "Traceback" not in lane.log[said:]
     assert lane.wait(lane.submit("chat", CHAT))["state_type"] == "COMPLETED"
 

@@ -81,6 +81,18 @@ def test_a_batch_is_one_run_without_task_runs(batch_lane: BatchLane) -> None:
     assert "20 of 20" in bar["description"]
 
 
+def test_one_that_is_suspended_completes_all_the_same(batch_lane: BatchLane) -> None:
+    """It has no step to be suspended before."""
+    lane = batch_lane.lane
+    lane.wait(lane.submit("chat", CHAT))
+    lane.engine.held = True
+    batch, run = batch_lane.begin(1)
+    lane.suspend(run)
+    lane.engine.held = False
+    until(lambda: lane.run(run)["state_type"] == "COMPLETED", 20, lambda: lane.log)
+    assert batch_lane.now(batch).status == "completed"
+
+
 def test_requests_that_fail_are_in_the_other_file(batch_lane: BatchLane) -> None:
     batch, run = batch_lane.begin(3, model="nobody")
     assert batch_lane.lane.wait(run)["state_type"] == "COMPLETED"

@@ -50,7 +50,7 @@ def watch(told: list[tuple[float, str]]) -> JobWatch:
     request: dict[str, Any] = {"prompt": "a", "n": 2, "seed": 1, "num_frames": 9, "fps": 8.0, "loras": []}
     plan = plan_video(request | {"response_format": "url"}, ENTRY)
 
-    async def keep(_used: RunUsage) -> None:
+    async def keep(_used: RunUsage) -> bool:
         raise AssertionError("nothing was used")
 
     usage = JobUsage(None, keep)

@@ -1,5 +1,9 @@
 """What a job has used: summed, and kept now and then."""
 
+import asyncio
+
+import pytest
+
 from flows.job_usage import TELL_S, JobUsage
 from infra.run_usage import RunUsage
 from tasks.types import TaskResult, Usage
@@ -11,10 +15,16 @@ class Bench:
     def __init__(self, before: RunUsage | None = None) -> None:
         self.now_s = 0.0
         self.kept: list[RunUsage] = []
+        self.deaf = 0
         self.usage = JobUsage(before, self._keep, clock=lambda: self.now_s)
 
-    async def _keep(self, usage: RunUsage) -> None:
+    async def _keep(self, usage: RunUsage) -> bool:
+        await asyncio.sleep(0)
+        if self.deaf:
+            self.deaf -= 1
+            return False
         self.kept.append(usage)
+        return True
 
 
 async def test_steps_add_up_and_are_told_at_the_end() -> None:
@@ -52,3 +62,39 @@ async def test_a_job_that_uses_nothing_has_nothing_to_tell() -> None:
     bench.usage.add(TaskResult({}))
     await bench.usage.tell(now=True)
     assert bench.kept == []
+
+
+async def test_what_was_not_heard_is_told_again() -> None:
+    bench = Bench()
+    bench.usage.add(TaskResult(b"", Usage(1)))
+    bench.now_s += TELL_S
+    bench.deaf = 1
+    await bench.usage.tell()
+    await bench.usage.tell()
+    assert bench.kept == [], "not before its time"
+    bench.now_s += TELL_S
+    await bench.usage.tell()
+    await bench.usage.tell(now=True)
+    assert bench.kept == [RunUsage(1)]
+
+
+async def test_the_last_word_has_more_than_one_try() -> None:
+    bench = Bench()
+    bench.usage.add(TaskResult(b"", Usage(1)))
+    bench.deaf = 1
+    await bench.usage.tell(now=True)
+    assert bench.kept == [RunUsage(1)]
+
+
+async def test_a_write_that_was_cut_off_is_made_good() -> None:
+    bench = Bench()
+    bench.usage.add(TaskResult(b"", Usage(1)))
+    bench.now_s += TELL_S
+    telling = asyncio.create_task(bench.usage.tell())
+    await asyncio.sleep(0)
+    telling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await telling
+    assert bench.kept == []
+    await bench.usage.tell(now=True)
+    assert bench.kept == [RunUsage(1)]

@@ -123,11 +123,12 @@ def test_a_retry_runs_only_the_parts_that_are_not_done(quiet_lane: JobLane) -> N
 
 def test_a_suspended_run_ends_before_its_next_step_and_goes_on_there(quiet_lane: JobLane) -> None:
     lane = quiet_lane
-    lane.engine.slow_s, broken = 1.0, lane.log.count("broke off")
+    broken = lane.log.count("broke off")
+    lane.wait(lane.submit("chat", CHAT))
+    lane.engine.held = True
     run = lane.submit("rerank", RERANK)
-    until(lambda: lane.engine.asked, 20)
-    state = {"type": "PAUSED", "name": "Suspended", "state_details": {"pause_reschedule": True}}
-    assert lane.server.post(f"/flow_runs/{run}/set_state", {"state": state})["status"] == "ACCEPT"
+    lane.suspend(run)
+    lane.engine.held = False
     until(lambda: "score" in lane.files.steps(run), 10, lambda: lane.log)
     until(lambda: lane.front.held == 0, 5)
     assert lane.run(run)["state_type"] == "PAUSED"
@@ -137,6 +138,18 @@ def test_a_suspended_run_ends_before_its_next_step_and_goes_on_there(quiet_lane:
     lane.wait(run, "COMPLETED")
     assert lane.engine.asked == [], "the step that was done is not run again"
     assert lane.log.count("broke off") == broken
+
+
+def test_a_suspended_run_that_is_cancelled_leaves_its_engine(quiet_lane: JobLane) -> None:
+    """Prefect makes it Cancelled at once, and asks nobody."""
+    lane = quiet_lane
+    left = lane.engine.left
+    lane.engine.held = True
+    run = lane.submit("chat", CHAT)
+    lane.suspend(run)
+    lane.server.post(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+    until(lambda: lane.front.held == 0 and lane.engine.left == left + 1, 30, lambda: lane.log)
+    assert lane.wait(run)["state_type"] == "CANCELLED"
 
 
 def test_a_failed_run_keeps_what_was_done(quiet_lane: JobLane) -> None:

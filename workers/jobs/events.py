@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 _RUN: Final = "prefect.flow-run."
 _POOL: Final = "prefect.work-pool."
 CANCELLING: Final = "prefect.flow-run.Cancelling"
+CANCELLED: Final = "prefect.flow-run.Cancelled"
 SUSPENDED: Final = "prefect.flow-run.Suspended"
 WAITING: Final = ("prefect.flow-run.AwaitingRetry", "prefect.flow-run.Scheduled", "prefect.flow-run.Late")
 OURS: Final = (
@@ -39,6 +40,10 @@ class Listener(Protocol):
 
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         """A run is to end; `occurred_at` in seconds since the epoch."""
+        ...
+
+    def cancelled(self, run: UUID, occurred_at: float) -> None:
+        """A run has that end: by its own word, or without being asked, as one that was suspended."""
         ...
 
     def suspended(self, run: UUID) -> None:
@@ -87,6 +92,9 @@ def hear(event: Event, listener: Listener) -> None:
     if event.event == CANCELLING:
         listener.cancelling(run, event.occurred.timestamp())
         return
+    if event.event == CANCELLED:
+        listener.cancelled(run, event.occurred.timestamp())
+        return
     if event.event == SUSPENDED:
         listener.suspended(run)
         return
@@ -106,4 +114,4 @@ def _id_in(resource: str, prefix: str) -> UUID | None:
 
 
 def _filter() -> EventFilter:
-    return EventFilter(event=EventNameFilter(name=[CANCELLING, SUSPENDED, *WAITING, *OURS]))
+    return EventFilter(event=EventNameFilter(name=[CANCELLING, CANCELLED, SUSPENDED, *WAITING, *OURS]))

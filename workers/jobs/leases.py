@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 PATH = "/internal/leases"
 NOWHERE_S = 600.0
 """Seconds that a step waits while no card has the room for it, which may change or not; a full line and a pause do."""
+LASTING_S = 10.0
+"""Seconds that a step whose engine has failed it waits though no place will come by itself: the front may not have
+heard of the failure yet, or start the engine anew. Another step is told at once."""
 GONE_S = 30.0
 """Seconds that it waits while no front answers."""
 _PAUSE_S = 1.0
@@ -47,16 +50,17 @@ class _Patience:
 
     nowhere_s: float
     gone_s: float
+    lasting_s: float = 0.0
     _most_s: float = math.inf
     _since_s: float = 0.0
 
     def pause_s(self, error: NoCapacity, now_s: float) -> float | None:
         """Seconds until the next try; None when it is over. `now_s` is the loop's clock."""
-        if isinstance(error, Nowhere):
-            return None
         gone = isinstance(error, FrontGone)
         nowhere = isinstance(error, NoRoom) and error.code != POOL_PAUSED
         most_s = self.gone_s if gone else self.nowhere_s if nowhere else math.inf
+        if isinstance(error, Nowhere):
+            most_s = self.lasting_s
         if most_s != self._most_s:
             self._most_s, self._since_s = most_s, now_s
         pause_s = _PAUSE_S if gone else min(_LONGEST_PAUSE_S, error.retry_after_s or _PAUSE_S)
@@ -70,6 +74,7 @@ class Leases:
     front: Front
     nowhere_s: float = NOWHERE_S
     gone_s: float = GONE_S
+    lasting_s: float = LASTING_S
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def acquire(self, ask: LeaseAsk, waits: Callable[[str], None]) -> JobLease:
@@ -80,7 +85,7 @@ class Leases:
         """
         loop = asyncio.get_running_loop()
         started_s, told = loop.time(), ""
-        patience = _Patience(self.nowhere_s, self.gone_s)
+        patience = _Patience(self.nowhere_s, self.gone_s, self.lasting_s if ask.tried else 0.0)
         if ask.tried:
             await self.close()  # until the front knows of it, the engine that has failed is one that is well
         while True:

@@ -9,6 +9,7 @@ from uuid import UUID
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
+    FlowRunFilterId,
     FlowRunFilterState,
     FlowRunFilterStateType,
     WorkPoolFilter,
@@ -96,3 +97,17 @@ async def unfinished(
         found += page
         if len(page) < _PAGE:
             return found
+
+
+async def halted(client: PrefectClient, live: Collection[UUID]) -> list[FlowRun]:
+    """Those of the runs under way that are suspended or cancelled.
+
+    Raises:
+        httpx.HTTPError: Prefect does not answer.
+    """
+    if not live:
+        return []
+    states = FlowRunFilterStateType(any_=[StateType.PAUSED, StateType.CANCELLED])
+    return await client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[*live]), state=FlowRunFilterState(type=states))
+    )

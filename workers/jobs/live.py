@@ -29,6 +29,8 @@ class Job:
     end: End | None = None
     said: "State[Any] | None" = None
     """The last state that its own code asked for: Prefect may not have heard it."""
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """This process has nothing more to do with it."""
     _working: bool = False
     _late: asyncio.TimerHandle | None = None
 

@@ -139,12 +139,19 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
         assert self._desk is not None
         if task_status is not None:
             task_status.started(pid_of(self.name, flow_run.id))
-        job = Job(flow_run.id, self._device)
-        self._desk.live[flow_run.id] = job
+        job, live, before = Job(flow_run.id, self._device), self._desk.live, None
         try:
-            await self._to_its_end(flow_run, job, self._desk)
+            while flow_run.id in live:  # resumed or retried while a step of its last execution still runs
+                before = live[flow_run.id]
+                await before.gone.wait()
+            live[flow_run.id] = job
+            now = flow_run if before is None else await self._after(before, job)
+            if now is not None:
+                await self._to_its_end(now, job, self._desk)
         finally:
-            del self._desk.live[flow_run.id]
+            if live.get(flow_run.id) is job:
+                del live[flow_run.id]
+            job.gone.set()
             self.freed()
         return Result(identifier=str(flow_run.id), status_code=0)
 
@@ -163,6 +170,13 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
             log.info("run %s could not be begun, and is tried again: %s", flow_run.id, error or type(error).__name__)
             self._submitting_flow_run_ids.discard(flow_run.id)
             self._release_limit_slot(flow_run.id)
+
+    async def _after(self, before: Job, job: Job) -> FlowRun | None:
+        """The run as its execution `before` has left it; None if that was its end."""
+        if before.end == "stopped":
+            job.stop("stopped")
+        found = await self.client.read_flow_run(job.run)
+        return None if found.state is not None and found.state.is_final() else found
 
     async def _to_its_end(self, flow_run: FlowRun, job: Job, desk: Desk) -> None:
         name = await desk.ours.flow_of(self.client, flow_run.deployment_id)
@@ -192,6 +206,9 @@ class HeadWorker(BaseWorker[JobConfiguration, BaseVariables, Result]):
         if task.cancelled() or (job.end is not None and job.said is None):
             await self.client.set_flow_run_state(job.run, _ended(job.end), force=True)
         elif isinstance(error := task.exception(), Pause):
+            if job.said is not None and not job.said.is_crashed():  # it had no step left to be suspended before
+                await self._say_again(job.run, job.said)
+                return
             log.info("run %s is suspended: it goes on, when it is resumed, with the step that it had come to", job.run)
         elif error is not None:
             log.error("run %s broke off: %s", job.run, error or type(error).__name__, exc_info=_unless_http(error))

@@ -7,7 +7,7 @@ from prefect.events import Event, RelatedResource, Resource
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tests.ports import free_port
-from workers.jobs.events import Subscription, hear
+from workers.jobs.events import Subscription, _filter, hear
 
 RUN, POOL = uuid4(), uuid4()
 
@@ -19,6 +19,7 @@ class Heard:
         self.pools: list[UUID] = []
         self.runs: list[tuple[UUID, float]] = []
         self.suspensions: list[UUID] = []
+        self.ends: list[tuple[UUID, float]] = []
         self.changed = 0
 
     def waiting(self, pool: UUID) -> None:
@@ -26,6 +27,9 @@ class Heard:
 
     def cancelling(self, run: UUID, occurred_at: float) -> None:
         self.runs.append((run, occurred_at))
+
+    def cancelled(self, run: UUID, occurred_at: float) -> None:
+        self.ends.append((run, occurred_at))
 
     def suspended(self, run: UUID) -> None:
         self.suspensions.append(run)
@@ -65,6 +69,15 @@ def test_a_run_that_is_to_end_is_told_with_the_time_of_the_wish() -> None:
     heard = Heard()
     hear(event("prefect.flow-run.Cancelling", f"prefect.flow-run.{RUN}", f"prefect.work-pool.{POOL}"), heard)
     assert (heard.pools, heard.runs) == ([], [(RUN, 1000.0)])
+
+
+def test_one_that_was_suspended_is_cancelled_without_being_asked() -> None:
+    heard, name = Heard(), "prefect.flow-run.Cancelled"
+    hear(event(name, f"prefect.flow-run.{RUN}", f"prefect.work-pool.{POOL}"), heard)
+    assert (heard.pools, heard.runs, heard.ends) == ([], [], [(RUN, 1000.0)])
+    listened_to = _filter().event
+    assert listened_to is not None
+    assert name in (listened_to.name or [])
 
 
 def test_a_run_that_is_suspended_is_told() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.errors import ModelNotFound, NoCapacity, NoRoom, Nowhere, QueueFull
-from infra.types import KeyName, ModelName, RunId
+from infra.types import EngineId, KeyName, ModelName, RunId
 from tests.fakes_front import TOKEN, FakeFront
 from workers.bounds import POOL_PAUSED
 from workers.jobs import leases as module
@@ -140,6 +140,17 @@ async def test_what_waits_for_somebody_is_raised_at_once(leases: Leases, fake: F
         with pytest.raises(Nowhere, match="given up"):
             await leases.acquire(ASK, told.append)
     assert told == []
+
+
+async def test_where_an_engine_has_failed_the_front_may_not_know_it_yet(leases: Leases, fake: FakeFront) -> None:
+    tried = ASK.model_copy(update={"tried": ((EngineId("cpu/m"), 1),)})
+    refusals = [Nowhere("no pool can take model 'm'", retry_after_s=0.1)]
+    fake.refuse = lambda _ask: refusals.pop() if refusals else None
+    await ended(fake, await leases.acquire(tried, silent), leases)
+    fake.refuse = lambda _ask: Nowhere("no pool can take model 'm'", retry_after_s=0.1)
+    leases.lasting_s = 0.25
+    with pytest.raises(Nowhere):
+        await leases.acquire(tried, silent)
 
 
 async def test_a_failure_is_told_before_another_slot_is_asked_for(
