@@ -71,7 +71,9 @@ def test_its_text_comes_while_it_is_made_and_after_a_lost_connection(served: Pro
     made = heard[0].response.id
     assert client.responses.retrieve(made).status == "in_progress"
     stream.close()
-    heard += begun(client.responses.retrieve(made, stream=True, starting_after=heard[-1].sequence_number), 5)
+    middle = client.responses.retrieve(made, stream=True, starting_after=heard[-1].sequence_number)
+    heard += begun(middle, 5)
+    middle.close()
     assert client.responses.retrieve(made).status == "in_progress", "a piece of text is there long before the last one"
     heard += list(client.responses.retrieve(made, stream=True, starting_after=heard[-1].sequence_number))
     assert [event.sequence_number for event in heard] == list(range(len(heard)))

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,9 +87,12 @@ def type_in(program: list[str], folder: Path, served: Product) -> subprocess.Com
         "OPENAI_API_KEY": served.key,
         "PATH": f"{Path(COMMAND).parent}:{served.environment['PATH']}",
     }
-    return subprocess.run(
+    done = subprocess.run(
         program, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
+    if "models add" in program[-1]:
+        time.sleep(1.5)  # a front sees what was added within a second; readers take longer to go on
+    return done
 
 
 @pytest.mark.timeout(300)  # some pages load models of torch, in two processes
