@@ -10,7 +10,7 @@ from infra.errors import EngineFailed, InvalidRequest
 from infra.types import Json
 from tasks.channel import Channel
 from tasks.corrections.table import Mending, complete, mend
-from tasks.corrections.types import CHAT, Traits, traits_of
+from tasks.corrections.types import CHAT, Traits, object_of, traits_of
 from tasks.corrections.usage import usage_in
 from tasks.refusals import beginning, refusal
 from tasks.renaming import RenamedEvents, renamer
@@ -72,16 +72,11 @@ async def ask(call: TaskCall, path: str, request: dict[str, Json]) -> tuple[dict
     response = await _asked(call, path, request)
     try:
         raw = await response.read()
-        answer = orjson.loads(raw)
     except BrokenOff as error:
         raise _broken_off(call.leased(), error) from error
-    except orjson.JSONDecodeError as error:
-        raise EngineFailed(f"{call.leased().id} did not answer in JSON") from error
     finally:
         response.let_go()
-    if not isinstance(answer, dict):
-        raise EngineFailed(f"{call.leased().id} did not answer with a JSON object")
-    return answer, usage_in(raw)
+    return object_of(raw, call.leased().id), usage_in(raw)
 
 
 async def _asked(call: TaskCall, path: str, request: dict[str, Json]) -> Connection:

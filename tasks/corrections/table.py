@@ -14,10 +14,9 @@ from typing import Final
 
 import orjson
 
-from infra.errors import EngineFailed
 from tasks.corrections import functions, lengths, logprobs, messages, schemas, several, tools, vectors
 from tasks.corrections.events import HiddenUsage, MendedEvents, StreamMender
-from tasks.corrections.types import CHAT, COMPLETIONS, EMBEDDINGS, Body, Correction, Traits, inner
+from tasks.corrections.types import CHAT, COMPLETIONS, EMBEDDINGS, Body, Correction, Traits, inner, object_of
 
 _CHAT: Final = frozenset({CHAT})
 _TEXT: Final = frozenset({COMPLETIONS})
@@ -198,13 +197,7 @@ class Mending:
         for correction, before in self.steps:
             if correction.gathers:
                 return several.gather(raw, before)
-        try:
-            answer = orjson.loads(raw)
-        except orjson.JSONDecodeError as error:
-            raise EngineFailed("the engine did not answer in JSON") from error
-        if not isinstance(answer, dict):
-            raise EngineFailed("the engine did not answer with a JSON object")
-        return answer
+        return object_of(raw)
 
 
 def mend(path: str, body: Body, traits: Traits) -> Mending | None:

@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import orjson
+
+from infra.errors import EngineFailed
 from infra.types import Json
 
 Body = dict[str, Json]
@@ -62,6 +65,21 @@ class Correction:
     response: Callable[[Body, Body], Body] | None = None
     stream: Callable[[Body], ChunkMender] | None = None
     gathers: bool = False
+
+
+def object_of(raw: bytes, engine: str = "the engine") -> Body:
+    """An engine's whole answer; `engine` is what its error calls it.
+
+    Raises:
+        EngineFailed: it is no JSON object.
+    """
+    try:
+        answer = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise EngineFailed(f"{engine} did not answer in JSON") from error
+    if not isinstance(answer, dict):
+        raise EngineFailed(f"{engine} did not answer with a JSON object")
+    return answer
 
 
 def choices_of(answer: Body) -> list[Body]:

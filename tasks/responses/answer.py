@@ -4,10 +4,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import orjson
-
 from infra.clock import wall
-from infra.errors import EngineFailed, RateLimited, UpstreamRefused, UserError
+from infra.errors import RateLimited, UpstreamRefused, UserError
 from infra.types import ItemId, Json
 from tasks.corrections.types import Body, choices_of, inner, number, objects
 
@@ -63,21 +61,6 @@ def error_code(error: BaseException) -> str:
     if isinstance(error, RateLimited):
         return "rate_limit_exceeded"
     return "invalid_prompt" if isinstance(error, UserError | UpstreamRefused) else "server_error"
-
-
-def object_of(raw: bytes) -> Body:
-    """An engine's whole answer.
-
-    Raises:
-        EngineFailed: it is no JSON object.
-    """
-    try:
-        answer = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise EngineFailed("the engine did not answer in JSON") from error
-    if not isinstance(answer, dict):
-        raise EngineFailed("the engine did not answer with a JSON object")
-    return answer
 
 
 def response_of(response: Body, answer: Body) -> Body:

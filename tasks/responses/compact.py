@@ -8,9 +8,9 @@ import orjson
 from infra.clock import wall
 from infra.errors import EngineFailed, InvalidRequest, UpstreamRefused
 from infra.types import Json
-from tasks.corrections.types import CHAT, Body, choices_of, inner, number
+from tasks.corrections.types import CHAT, Body, choices_of, inner, number, object_of
 from tasks.generate import generate
-from tasks.responses.answer import COMPACTION, RESPONSE, new_id, object_of, usage_of_response
+from tasks.responses.answer import COMPACTION, RESPONSE, new_id, usage_of_response
 from tasks.responses.refusals import in_response_words
 from tasks.types import TaskCall, TaskResult
 from workers.live import Engine

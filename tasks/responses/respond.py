@@ -6,9 +6,9 @@ from infra.errors import EngineFailed, UpstreamRefused
 from infra.types import Json
 from tasks.channel import Channel
 from tasks.corrections.events import chunks_in
-from tasks.corrections.types import CHAT, Body, choices_of, inner, objects
+from tasks.corrections.types import CHAT, Body, choices_of, inner, object_of, objects
 from tasks.generate import generate
-from tasks.responses.answer import begun, object_of, response_of
+from tasks.responses.answer import begun, response_of
 from tasks.responses.events import Events
 from tasks.responses.refusals import in_response_words
 from tasks.types import TaskCall, TaskResult
