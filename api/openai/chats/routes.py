@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from api.cold import ServicesDep, UserKey
 from api.openai.chats.shapes import message_shown
 from api.openai.files import owner
+from api.openai.listing import after_item
 from api.openai.schemas.shared import Metadata, validate
 from infra.chat_rows import ChatsWanted, StoredChats, is_chat_id
 from infra.errors import InvalidRequest, NotFound
@@ -152,7 +153,7 @@ async def list_messages(
         messages = StoredChats(services.database).messages(completion_id, owner(key))
         shown = [message_shown(completion_id, number, message) for number, message in enumerate(messages)]
         ordered = shown if order == "asc" else shown[::-1]
-        rest = ordered[_begin(ordered, after) :]
+        rest = after_item(ordered, after, "the chat completion has no message")
         return _page(rest[:limit], len(rest) > limit)
 
     return await _answered(page)
@@ -161,15 +162,6 @@ async def list_messages(
 def _require_id(completion: ChatId) -> None:
     if not is_chat_id(completion):
         raise NotFound(f"Chat completion with id '{completion[:100]}' not found.", param="completion_id")
-
-
-def _begin(messages: list[Body], after: ItemId | None) -> int:
-    if after is None:
-        return 0
-    place = next((place for place, message in enumerate(messages) if message["id"] == after), None)
-    if place is None:
-        raise NotFound(f"the chat completion has no message {after!r} to list from", param="after")
-    return place + 1
 
 
 def _page(data: list[Body], more: bool) -> Body:

@@ -7,9 +7,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from api.cold import ServicesDep, UserKey
+from api.openai.listing import after_item
 from api.openai.responses import background, store
 from api.openai.responses.follow import Follower, followed
-from infra.errors import InvalidRequest, NotFound
+from infra.errors import InvalidRequest
 from infra.types import Frozen, ItemId, Json, ResponseId
 
 router = APIRouter(prefix="/v1/responses", tags=["responses"])
@@ -82,7 +83,7 @@ async def list_input(
     """What the request of this response gave; what came before it is listed under the responses before it."""
     items = (await _stored(services, key, response_id)).input
     ordered = items if query.order == "asc" else items[::-1]
-    ordered = ordered[_begin(ordered, query.after) :]
+    ordered = after_item(ordered, query.after, "the response's input has no item")
     page = ordered[: query.limit]
     return ItemList(
         data=page,
@@ -107,15 +108,6 @@ async def cancel_response(response_id: ResponseId, services: ServicesDep, key: U
 
 async def _stored(services: ServicesDep, key: UserKey, response_id: ResponseId) -> store.Stored:
     return await asyncio.to_thread(store.get, services.database, store.Whose.of(key), response_id)
-
-
-def _begin(items: list[dict[str, Json]], after: ItemId | None) -> int:
-    if after is None:
-        return 0
-    place = next((place for place, item in enumerate(items) if _id(item) == after), None)
-    if place is None:
-        raise NotFound(f"the response's input has no item {after!r} to list from", param="after")
-    return place + 1
 
 
 def _id(item: dict[str, Json]) -> ItemId:
