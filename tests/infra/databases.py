@@ -13,7 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from sqlmodel import SQLModel, delete
 
+from infra.database import Database, open_database
+from infra.migrate import migrate
 from tests.ports import free_port
 
 
@@ -71,3 +74,23 @@ def _wait_for(port: int) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """A server of our own, for the tests of a module."""
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """One of each kind, up to date and empty."""
+    file = f"sqlite:///{tmp_path / 'coderai.db'}"
+    opened = open_database(request.getfixturevalue("postgres_url") if request.param == "postgres" else file)
+    migrate(opened)
+    with opened.write() as session:
+        for table in reversed(SQLModel.metadata.sorted_tables):
+            session.connection().execute(delete(table))
+    yield opened
+    opened.close()

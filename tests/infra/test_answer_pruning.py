@@ -1,34 +1,16 @@
 """Which stored answers go, in a real database."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlmodel import SQLModel, select
 
 from infra.answer_pruning import prune
-from infra.database import Database, open_database
-from infra.migrate import migrate
+from infra.database import Database
 from infra.tables import ChatLabelRow, ChatRow, ResponseRow
-from tests.infra.databases import postgres
+from tests.infra.databases import database, postgres_url
 
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    file = f"sqlite:///{tmp_path / 'coderai.db'}"
-    opened = open_database(request.getfixturevalue("postgres_url") if request.param == "postgres" else file)
-    migrate(opened)
-    prune(opened, 0, 0)
-    yield opened
-    opened.close()
+__all__ = ["database", "postgres_url"]
 
 
 def ago(days: float) -> datetime:

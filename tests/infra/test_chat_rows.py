@@ -1,39 +1,22 @@
 """Stored chat completions, in a real database."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlmodel import delete, select
+from sqlmodel import select
 
 from infra.chat_rows import ChatsWanted, NewChat, StoredChats, is_chat_id, new_chat_id
-from infra.database import Database, open_database
+from infra.database import Database
 from infra.errors import InvalidRequest, NotFound
-from infra.migrate import migrate
 from infra.tables import ChatLabelRow, ChatRow
 from infra.types import ChatId, KeyName, ModelName
-from tests.infra.databases import postgres
+from tests.infra.databases import database, postgres_url
 
 ANN, BOB = KeyName("ann"), KeyName("bob")
 M = ModelName("m")
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    file = f"sqlite:///{tmp_path / 'coderai.db'}"
-    opened = open_database(request.getfixturevalue("postgres_url") if request.param == "postgres" else file)
-    migrate(opened)
-    with opened.write() as session:
-        session.exec(delete(ChatRow))
-    yield opened
-    opened.close()
+__all__ = ["database", "postgres_url"]
 
 
 @pytest.fixture

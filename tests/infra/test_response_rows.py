@@ -1,21 +1,17 @@
 """Responses in the background, in a real database."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlmodel import delete
 
 from infra import response_rows
-from infra.database import Database, open_database
-from infra.migrate import migrate
+from infra.database import Database
 from infra.response_rows import BackgroundResponses
 from infra.tables import ResponseRow
 from infra.types import ResponseId, RunId
-from tests.infra.databases import postgres
+from tests.infra.databases import database, postgres_url
 
 ONE, RUN = ResponseId("resp_1"), RunId("run-1")
 ANSWER: dict[str, Any] = {
@@ -24,21 +20,7 @@ ANSWER: dict[str, Any] = {
 ERROR: dict[str, Any] = {"code": "server_error", "message": "it broke"}
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    file = f"sqlite:///{tmp_path / 'coderai.db'}"
-    opened = open_database(request.getfixturevalue("postgres_url") if request.param == "postgres" else file)
-    migrate(opened)
-    with opened.write() as session:
-        session.exec(delete(ResponseRow))
-    yield opened
-    opened.close()
+__all__ = ["database", "postgres_url"]
 
 
 @pytest.fixture
