@@ -51,7 +51,7 @@ class ServiceChecks:
         self._running: dict[str, asyncio.Task[int]] = {}
 
     def alive(self, engine: Engine) -> bool:
-        """Whether it has answered a short while ago."""
+        """Whether the service has answered a short while ago; what its last check said is over then."""
         alive = self._alive_until.get(engine.base_url, 0.0) > self._clock()
         if alive:
             engine.reason = ""  # it may be another model's request that has found the service back
